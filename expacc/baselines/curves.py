@@ -1,0 +1,364 @@
+"""Baselines that are curves over u = log p(target): focal, MAE, generalised, tamed, Poly-1."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from expacc.contract import Reduction, check_number, read_batch, reduce_log_prob
+from expacc.functional import mixture_formula
+from expacc.ops import Formula
+
+__all__ = [
+    "focal",
+    "generalized_cross_entropy",
+    "mean_absolute_error",
+    "poly1_cross_entropy",
+    "tamed_cross_entropy",
+]
+
+
+def _focal_formula(gamma: float, alpha: float) -> Formula:
+    def value(u: Tensor) -> Tensor:
+        return (-torch.expm1(u)).pow(gamma) * u * -alpha
+
+    def slope(u: Tensor) -> Tensor:
+        # -alpha q^gamma (1 + gamma p · (-u/q)) with q = 1 - p. The quotient is 1 at q = 0, where
+        # autograd's gamma q^(gamma-1) would be infinite for gamma < 1.
+        u = u.clamp(min=torch.finfo(u.dtype).min)  # p·u is 0, not NaN, at p = 0
+        error = -torch.expm1(u)
+        quotient = torch.where(error > 0, -u / error, 1)
+        return error.pow(gamma) * (quotient * torch.exp(u) * gamma + 1) * -alpha
+
+    return Formula(value, slope)
+
+
+def focal(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    gamma: float = 2.0,
+    alpha: float | None = 0.25,
+) -> Tensor:
+    r"""Compute the focal loss, cross entropy with the easy rows turned down.
+
+    Emphasises hard rows: the opposite of what accuracy asks for when labels are wrong. Made for
+    detectors with a flood of easy background; a comparator here.
+
+    Definition:
+        L = -alpha (1 - p(target))^gamma log p(target). ``alpha`` is a plain factor.
+
+    Gradient:
+        dL/dlogits_j = -alpha (1 - p_y)^gamma (1 - gamma p_y log p_y / (1 - p_y)) (1[j=y] - p_j):
+        largest at a small p_y, 0 to 0.06 (0.058 at gamma = 2).
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        gamma: how fast easy rows fade, >= 0; 0 gives alpha times cross entropy.
+        alpha: factor >= 0; None means 1.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        p(target) is 1/2: 0.25 · (1/2)² · log 2 = 0.0433:
+
+        >>> focal(torch.tensor([0.0, 0.0]), torch.tensor(1))
+        tensor(0.0433)
+
+    Reference:
+        Lin et al. 2017, "Focal Loss for Dense Object Detection"; mixing paper, Eq. 2, which names
+        gamma = 2 and alpha = 0.25.
+    """
+    check_number("gamma", gamma, low=0)
+    alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(_focal_formula(gamma, alpha), batch)
+
+
+def mean_absolute_error(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    r"""Compute the L1 distance between the label and the softmax, twice the expected error.
+
+    Proposed against wrong labels, and known to train deep networks poorly: it is the expected error
+    under another name and step size. A comparator.
+
+    Definition:
+        L = ‖onehot(target) - p‖₁ = 2 (1 - p(target)). Probabilities t as target give
+        2 Σ_j t_j (1 - p_j), the expectation over labels drawn from t, not ‖t - p‖₁.
+
+    Gradient:
+        dL/dlogits_j = -2 p_y (1[j=y] - p_j): largest, 0.5, at p_y = 0.5.
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        p = (1/5, 4/5) and label 0: |1 - 1/5| + |0 - 4/5| = 1.6:
+
+        >>> mean_absolute_error(torch.tensor([1.0, 4.0]).log(), torch.tensor(0))
+        tensor(1.6000)
+
+    Reference:
+        Ghosh, Kumar and Sastry 2017; mixing paper, Eq. 3.
+    """
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(mixture_formula(ce_weight=0.0, error_weight=2.0), batch)
+
+
+def _generalized_formula(q: float, truncation: float | None) -> Formula:
+    if truncation is None:
+        return Formula(
+            value=lambda u: torch.expm1(u * q).mul(-1 / q), slope=lambda u: torch.exp(u * q).neg()
+        )
+    floor = math.log(truncation)
+    return Formula(
+        value=lambda u: torch.expm1(u.clamp(min=floor) * q).mul(-1 / q),
+        slope=lambda u: torch.where(u > floor, torch.exp(u * q).neg(), 0),
+    )
+
+
+def generalized_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    q: float = 0.7,
+    truncation: float | None = None,
+) -> Tensor:
+    r"""Compute the generalised cross entropy, between cross entropy (q → 0) and expected error (1).
+
+    The standard answer to wrong labels. The truncated variant drops rows with p(target) below
+    ``truncation`` altogether; start it from a trained model, since such rows have no gradient.
+
+    Definition:
+        L = (1 - p^q) / q with p = p(target); truncated: p replaced by max(p, truncation).
+
+    Gradient:
+        dL/dlogits_j = -p_y^q (1[j=y] - p_j): largest at p_y = q / (1 + q); 0 at and below the
+        truncation.
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        q: in (0, 1]; 1 gives ``expected_error``.
+        truncation: a probability in (0, 1), 0.5 in the paper, or None for none.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        p(target) is 1/4, its square root 1/2: (1 - 1/2) / 0.5 = 1; at truncation 0.36, 0.8:
+
+        >>> logits, target = torch.zeros(4), torch.tensor(2)
+        >>> generalized_cross_entropy(logits, target, q=0.5)
+        tensor(1.)
+        >>> generalized_cross_entropy(logits, target, q=0.5, truncation=0.36)
+        tensor(0.8000)
+
+    Reference:
+        Zhang and Sabuncu 2018, "Generalized Cross Entropy Loss for Training Deep Neural Networks
+        with Noisy Labels"; mixing paper, p. 2 (which swaps this citation with the tamed one's).
+    """
+    check_number("q", q, low=0, high=1, open_low=True, cure="Cross entropy is the limit at 0.")
+    if truncation is not None:
+        check_number("truncation", truncation, low=0, high=1, open_low=True, open_high=True)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(_generalized_formula(q, truncation), batch)
+
+
+def _tamed_formula(taming: float) -> Formula:
+    def slope(u: Tensor) -> Tensor:
+        return torch.exp(torch.log1p(-u) * -taming).neg()
+
+    if taming == 1:
+        return Formula(value=lambda u: torch.log1p(-u), slope=slope)
+    power = 1 - taming
+    return Formula(
+        value=lambda u: torch.expm1(torch.log1p(-u) * power).mul(1 / power), slope=slope
+    )
+
+
+def tamed_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    taming: float = 0.8,
+) -> Tensor:
+    r"""Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong.
+
+    Between cross entropy (taming 0) and its logarithm (1). Unlike the expected error it never quite
+    gives a row up; against many wrong labels that is a weakness. A comparator.
+
+    Definition:
+        L = ((1 - log p)^(1 - taming) - 1) / (1 - taming) with p = p(target), zero at p = 1;
+        log(1 - log p) at taming 1.
+
+    Gradient:
+        dL/dlogits_j = -(1 - log p_y)^(-taming) (1[j=y] - p_j): largest at the p_y in (0, 1) with
+        taming (1 - p_y) = p_y (1 - log p_y).
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        taming: >= 0; 0 gives cross entropy.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        log p(target) is -log 2, and log(1 + log 2) = 0.5266:
+
+        >>> tamed_cross_entropy(torch.zeros(2), torch.tensor(0), taming=1)
+        tensor(0.5266)
+
+    Reference:
+        Martinez and Stiefelhagen 2018, "Taming the Cross Entropy Loss"; mixing paper, Eq. 4, whose
+        constant we fix so that the loss is 0 at p = 1.
+    """
+    check_number("taming", taming, low=0)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(_tamed_formula(taming), batch)
+
+
+def poly1_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    epsilon: float = 1.0,
+) -> Tensor:
+    r"""Compute Poly-1 cross entropy, an alias: ``mixed_expected_error`` with weights 1 and epsilon.
+
+    The PolyLoss paper adds epsilon to the first coefficient of cross entropy's expansion in 1 - p;
+    that is the mixture of cross entropy and expected error, found a second time.
+
+    Definition:
+        L = -log p(target) + epsilon · (1 - p(target)).
+
+    Gradient:
+        dL/dlogits_j = -(1 + epsilon · p_y)(1[j=y] - p_j): largest at p_y = 0.5 (1 - 1/epsilon) for
+        epsilon > 1, at 0 below.
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        epsilon: >= -1 (below, the loss would fall as p falls); 0 gives cross entropy.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        p(target) is 1/2: log 2 + 2 · 1/2 = 1.6931:
+
+        >>> poly1_cross_entropy(torch.zeros(2), torch.tensor(0), epsilon=2)
+        tensor(1.6931)
+
+    Reference:
+        Leng et al. 2022, "PolyLoss: A Polynomial Expansion Perspective of Classification Loss
+        Functions"; mixing paper, Eq. 12 with alpha = 1, beta = epsilon.
+    """
+    check_number("epsilon", epsilon, low=-1)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(mixture_formula(ce_weight=1.0, error_weight=epsilon), batch)

@@ -1,0 +1,85 @@
+"""The fused primitives: choose an implementation, call it.
+
+Everything here takes logits with the classes on axis 1, (N, C, …), and labels that are in range;
+``expacc.contract`` brings a user's input into that form.
+"""
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from expacc.ops.formula import IDENTITY, Formula, apply_formula
+from expacc.ops.reference import (
+    CLASS_AXIS,
+    FusedLogProbLoss,
+    compose_log_prob_loss,
+    compute_dtype,
+    row_dtype,
+)
+
+__all__ = [
+    "CLASS_AXIS",
+    "Formula",
+    "all_log_probs",
+    "apply_formula",
+    "compute_dtype",
+    "is_plain_eager",
+    "log_prob_loss",
+    "row_dtype",
+    "target_log_prob",
+]
+
+
+def is_plain_eager() -> bool:
+    """True when nothing traces or transforms us: values may be read, one fused node may be used."""
+    if torch.compiler.is_compiling():
+        return False
+    if torch._C._functorch.maybe_current_level() is not None:  # vmap, grad, jvp …
+        return False
+    return forward_ad._current_level < 0
+
+
+def log_prob_loss(
+    logits: Tensor,
+    target: Tensor,
+    formula: Formula,
+    *,
+    kept: Tensor | None = None,
+    scale: Tensor | float = 1.0,
+    summed: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """``scale · formula(log p(target))``, per row or summed; rows not ``kept`` are 0.
+
+    Args:
+        logits: (N, C, …), any floating dtype.
+        target: (N, …), int64, every label in [0, C).
+        formula: the loss as a curve over log p.
+        kept: (N, …) bool; a row that is not kept contributes nothing, whatever its logits.
+        scale: a number, or one per row.
+        summed: return the sum over rows instead of the rows.
+        dtype: of the result; the row dtype (float64) when None.
+    """
+    dtype = dtype or row_dtype(logits.device)
+    if is_plain_eager():
+        return FusedLogProbLoss.apply(  # type: ignore[no-any-return]
+            logits, target, kept, scale, formula, summed, dtype
+        )
+    values = scale * compose_log_prob_loss(logits, target, kept, formula)
+    return (values.sum() if summed else values).to(dtype)
+
+
+def target_log_prob(logits: Tensor, target: Tensor) -> Tensor:
+    """log softmax(logits) at ``target``, accurate to the last digit even as p approaches 1."""
+    return log_prob_loss(logits, target, IDENTITY, dtype=compute_dtype(logits.dtype))
+
+
+def all_log_probs(logits: Tensor) -> Tensor:
+    """log softmax over the class axis, accurate to the last digit even as one p approaches 1.
+
+    ``torch.log_softmax`` is fine for every class but the largest: only there can p exceed 1/2.
+    """
+    logits = logits.to(compute_dtype(logits.dtype))
+    best = logits.detach().argmax(CLASS_AXIS)
+    exact = target_log_prob(logits, best).unsqueeze(CLASS_AXIS)
+    return logits.log_softmax(CLASS_AXIS).scatter(CLASS_AXIS, best.unsqueeze(CLASS_AXIS), exact)

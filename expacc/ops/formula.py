@@ -1,0 +1,53 @@
+"""A loss as a curve over u = log p(target): its value and its slope.
+
+The slope is written out instead of left to autograd for two reasons. It is exact where autograd's
+is not: the backward of ``expm1`` is ``result + 1``, which is 0 for every u below -37 although the
+true slope, ``e^u``, is a perfectly good number. And it lets one autograd node carry the whole loss,
+which is what makes small batches fast.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Curve = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Formula:
+    """``value(u)`` and ``slope(u)`` = d value / d u, elementwise for u in [-inf, 0]."""
+
+    value: Curve
+    slope: Curve
+
+
+IDENTITY = Formula(value=lambda u: u, slope=torch.ones_like)
+
+
+class _ApplyFormula(torch.autograd.Function):
+    """``formula.value`` with ``formula.slope`` as its derivative, under vmap and compile too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_prob: Tensor, formula: Formula) -> Tensor:
+        return formula.value(log_prob)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
+        log_prob, ctx.formula = inputs
+        ctx.save_for_backward(log_prob)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        (log_prob,) = ctx.saved_tensors
+        # The slope is made of differentiable torch functions: double backward follows from it.
+        return grad_outputs[0] * ctx.formula.slope(log_prob), None
+
+
+def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
+    """Evaluate ``formula`` with its own slope as the derivative, to any order."""
+    return _ApplyFormula.apply(log_prob, formula)  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""Numbers that change during training: pure functions of progress in [0, 1].
+
+Progress is the share of training that is done: step / steps, or epoch / epochs for a number that
+changes once an epoch. A schedule is any callable from progress to a number; those made here can be
+pickled and compared by their arguments. Nothing is kept between calls.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+
+__all__ = [
+    "Schedule",
+    "constant",
+    "cosine",
+    "focus_constant",
+    "focus_gradual",
+    "focus_switch",
+    "geometric",
+    "linear",
+    "phases",
+]
+
+Schedule = Callable[[float], float]
+
+
+def _check_progress(progress: float) -> float:
+    if isinstance(progress, bool) or not isinstance(progress, int | float):
+        raise TypeError(f"progress must be a number; got {progress!r}.")
+    if not 0 <= progress <= 1:
+        raise ValueError(f"progress must lie in [0, 1]; got {progress}. Use step / total_steps.")
+    return progress
+
+
+def _check_finite(name: str, value: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number; got {value!r}.")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite; got {value}.")
+    return value
+
+
+def _constant(value: float, progress: float) -> float:
+    _check_progress(progress)
+    return value
+
+
+def constant(value: float) -> Schedule:
+    """Stay at ``value``.
+
+    >>> constant(0.1)(0.7)
+    0.1
+    """
+    return partial(_constant, _check_finite("value", value))
+
+
+def _phases(values: tuple[float, ...], ends: tuple[float, ...], progress: float) -> float:
+    return values[min(bisect_right(ends, _check_progress(progress)), len(values) - 1)]
+
+
+def phases(values: Sequence[float], ends: Sequence[float] | None = None) -> Schedule:
+    """Hold each of ``values`` for a phase, in turn; a phase ends where the next begins.
+
+    Args:
+        values: one number per phase.
+        ends: the progress at which each phase ends, increasing, the last one 1; equal phases when
+            None.
+
+    >>> schedule = phases((0, 0.5), ends=(0.95, 1))
+    >>> schedule(0.9499), schedule(0.95), schedule(1)
+    (0, 0.5, 0.5)
+    """
+    values = tuple(_check_finite("values", value) for value in values)
+    if not values:
+        raise ValueError("values must hold at least one number; got none.")
+    if ends is None:
+        # i / n is the correctly rounded quotient, so epoch 40 of 240 begins phase 1 of 6 exactly.
+        ends = tuple((i + 1) / len(values) for i in range(len(values)))
+    ends = tuple(_check_finite("ends", end) for end in ends)
+    if len(ends) != len(values):
+        raise ValueError(f"ends must hold one number per value, {len(values)}; got {len(ends)}.")
+    if any(b <= a for a, b in zip((0.0, *ends), ends, strict=False)) or ends[-1] != 1:
+        raise ValueError(f"ends must increase from above 0 to 1; got {ends}.")
+    return partial(_phases, values, ends)
+
+
+def _geometric(start: float, end: float, progress: float) -> float:
+    progress = _check_progress(progress)
+    return end if progress == 1 else start * (end / start) ** progress
+
+
+def geometric(start: float, end: float) -> Schedule:
+    """Move from ``start`` to ``end``, both > 0, by equal ratios.
+
+    >>> geometric(10, 0.1)(0.5)
+    1.0
+    """
+    for name, value in (("start", start), ("end", end)):
+        if _check_finite(name, value) <= 0:
+            raise ValueError(f"{name} must be > 0 for a geometric schedule; got {value}.")
+    return partial(_geometric, start, end)
+
+
+def _linear(start: float, end: float, progress: float) -> float:
+    progress = _check_progress(progress)
+    return end if progress == 1 else start + (end - start) * progress
+
+
+def linear(start: float, end: float) -> Schedule:
+    """Move from ``start`` to ``end`` by equal steps.
+
+    >>> linear(0, 0.5)(0.5)
+    0.25
+    """
+    return partial(_linear, _check_finite("start", start), _check_finite("end", end))
+
+
+def _cosine(start: float, end: float, progress: float) -> float:
+    # sin² of the half angle, which is exact at both ends.
+    moved = math.sin(math.pi / 2 * _check_progress(progress)) ** 2
+    return start + (end - start) * moved if progress < 1 else end
+
+
+def cosine(start: float, end: float) -> Schedule:
+    """Move from ``start`` to ``end`` along half a cosine wave: slowly at both ends.
+
+    >>> round(cosine(1, 0)(0.5), 12)
+    0.5
+    """
+    return partial(_cosine, _check_finite("start", start), _check_finite("end", end))
+
+
+# The three schedules of the mixing paper for the focus of ``mixed_expected_error``.
+
+
+def focus_constant(progress: float) -> float:
+    """F = 0: cross entropy and expected error in equal parts throughout.
+
+    >>> focus_constant(0.99)
+    0.0
+    """
+    return _constant(0.0, progress)
+
+
+_SWITCH = phases((0.0, 0.5), ends=(0.95, 1.0))
+_GRADUAL = phases((0.0, 0.1, 0.2, 0.3, 0.4, 0.5))
+
+
+def focus_switch(progress: float) -> float:
+    """F = 0, 0.5: equal parts, then expected error alone for the last 5 %.
+
+    >>> focus_switch(0.94), focus_switch(0.95)
+    (0.0, 0.5)
+    """
+    return _SWITCH(progress)
+
+
+def focus_gradual(progress: float) -> float:
+    """F = 0-0.5: 0, 0.1, … 0.5 in six equal phases.
+
+    >>> [focus_gradual(epoch / 240) for epoch in (0, 39, 40, 80, 120, 160, 200, 240)]
+    [0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
+    """
+    return _GRADUAL(progress)
