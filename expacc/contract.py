@@ -11,7 +11,7 @@ there a label out of range makes its own row NaN.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from expacc.ops import (
 )
 
 Reduction = Literal["none", "mean", "sum"]
+_REDUCTIONS = get_args(Reduction)
 
 _INTEGERS = {
     torch.uint8,
@@ -41,7 +42,7 @@ _INTEGERS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Batch:
     """A checked batch.
 
@@ -56,8 +57,16 @@ class Batch:
     kept: Tensor | None
     scale: Tensor | float
     summed: bool
-    dtype: torch.dtype
     single: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Torch's convention: the logits' dtype, but float32 for half precision under autocast."""
+        dtype = self.logits.dtype
+        half = dtype is torch.float16 or dtype is torch.bfloat16
+        if half and torch.is_autocast_enabled(self.logits.device.type):
+            return torch.float32
+        return dtype
 
     @property
     def labels(self) -> Tensor:
@@ -76,40 +85,37 @@ class Batch:
 
 def check_number(
     name: str,
-    value: object,
+    value: Any,
     *,
-    low: float = -math.inf,
+    low: float,
     high: float = math.inf,
     open_low: bool = False,
     open_high: bool = False,
     cure: str = "",
 ) -> float:
-    """Return ``value`` as given if it is a finite real number in the interval, else raise."""
-    interval = f"{'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
-    if high == math.inf:
-        interval = f"> {low:g}" if open_low else f">= {low:g}"
-    if low == -math.inf:
-        interval = "finite"
-    if isinstance(value, bool) or not isinstance(value, int | float | torch.SymFloat):
+    """Return ``value`` if it is a finite real number in the interval, else raise."""
+    if type(value) is not float and (
+        isinstance(value, bool) or not isinstance(value, int | float | torch.SymFloat)
+    ):
         raise TypeError(f"{name} must be a number; got {value!r}.{cure and ' ' + cure}")
-    inside = (value > low if open_low else value >= low) and (
-        value < high if open_high else value <= high
-    )
-    if not inside or value in (math.inf, -math.inf):
-        phrase = f"lie in {interval}" if interval[0] in "[(" else f"be {interval}"
-        raise ValueError(f"{name} must {phrase}; got {value}.{cure and ' ' + cure}")
-    return value  # type: ignore[return-value]
+    above = value > low if open_low else value >= low
+    below = value < high if open_high else value <= high
+    if above and below and -math.inf < value < math.inf:
+        return value
+    if high < math.inf:
+        phrase = f"lie in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+    else:
+        phrase = f"be finite and {'>' if open_low else '>='} {low:g}"
+    raise ValueError(f"{name} must {phrase}; got {value}.{cure and ' ' + cure}")
 
 
 # -------------------------------------------------------------------------------------- tensors
 
 
-def _values_readable(*tensors: Tensor) -> bool:
-    """May we look at the numbers? On CPU, eagerly, in ordinary tensors (not fake, not batched)."""
-    return is_plain_eager() and all(
-        tensor.device.type == "cpu" and type(tensor) in (Tensor, torch.nn.Parameter)
-        for tensor in tensors
-    )
+def _values_readable(tensor: Tensor) -> bool:
+    """May we look at the numbers? On CPU, eagerly, in an ordinary tensor (not fake, not batched)."""
+    ordinary = type(tensor) is Tensor or type(tensor) is torch.nn.Parameter
+    return ordinary and tensor.is_cpu and is_plain_eager()
 
 
 def _check_tensor(name: str, value: object) -> Tensor:
@@ -131,9 +137,7 @@ def _check_logits(logits: object) -> Tensor:
     return logits
 
 
-def _check_weight(weight: object, logits: Tensor, classes: int) -> Tensor | None:
-    if weight is None:
-        return None
+def _check_weight(weight: object, logits: Tensor, classes: int) -> Tensor:
     weight = _check_tensor("weight", weight)
     if not weight.is_floating_point():
         raise TypeError(f"weight must be a floating-point tensor; got {weight.dtype}.")
@@ -158,28 +162,29 @@ def _check_weight(weight: object, logits: Tensor, classes: int) -> Tensor | None
     return weight.detach().to(row_dtype(logits.device))
 
 
-def _check_target_shape(target: Tensor, logits: Tensor) -> bool:
+def _is_soft(target: Tensor, logits: Tensor) -> bool:
     """True if ``target`` holds class probabilities, False if it holds labels."""
-    shape = tuple(logits.shape)
-    labels = shape[2:] if logits.ndim == 1 else (shape[0], *shape[2:])
+    shape = logits.shape
     if target.dtype in _INTEGERS:
-        if tuple(target.shape) != labels:
+        labels = shape[:1] + shape[2:] if len(shape) > 1 else shape[1:]
+        if target.shape != labels:
             raise ValueError(
-                f"target must have shape {labels} for labels beside logits of shape {shape}, "
-                f"whose classes are on axis {min(1, logits.ndim - 1)}; got {tuple(target.shape)}."
+                f"target must have shape {tuple(labels)} for labels beside logits of shape "
+                f"{tuple(shape)}, whose classes are on axis {min(1, len(shape) - 1)}; "
+                f"got {tuple(target.shape)}."
             )
         return False
-    if target.is_floating_point():
-        if tuple(target.shape) != shape:
-            raise ValueError(
-                f"target must have the logits' shape {shape} when it holds class probabilities; "
-                f"got {tuple(target.shape)}. Labels must be integers: use target.long()."
-            )
-        return True
-    raise TypeError(
-        f"target must hold integer labels or floating-point class probabilities; "
-        f"got {target.dtype}."
-    )
+    if not target.is_floating_point():
+        raise TypeError(
+            f"target must hold integer labels or floating-point class probabilities; "
+            f"got {target.dtype}."
+        )
+    if target.shape != shape:
+        raise ValueError(
+            f"target must have the logits' shape {tuple(shape)} when it holds class probabilities; "
+            f"got {tuple(target.shape)}. Labels must be integers: use target.long()."
+        )
+    return True
 
 
 def _raise_bad_label(target: Tensor, ignore_index: int, classes: int, single: bool) -> None:
@@ -198,10 +203,13 @@ def _read_labels(
     target: Tensor, ignore_index: int, classes: int, single: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """(labels in range, kept, bad); kept is None when all rows are, bad when none can be."""
+    if target.dtype != torch.int64:
+        target = target.to(torch.int64)
     if _values_readable(target):
         if target.numel() == 0:
             return target, None, None
-        low, high = (int(bound) for bound in torch.aminmax(target))
+        bounds = torch.aminmax(target)
+        low, high = bounds.min.item(), bounds.max.item()
         if low >= 0 and high < classes and not low <= ignore_index <= high:
             return target, None, None  # the usual case costs one pass over N labels
         _raise_bad_label(target, ignore_index, classes, single)
@@ -213,14 +221,6 @@ def _read_labels(
 
 
 # -------------------------------------------------------------------------------------- reading
-
-
-def _out_dtype(logits: Tensor) -> torch.dtype:
-    """Torch's convention: the logits' dtype, but float32 for half precision under autocast."""
-    half = logits.dtype in (torch.float16, torch.bfloat16)
-    if half and torch.is_autocast_enabled(logits.device.type):
-        return torch.float32
-    return logits.dtype
 
 
 def read_batch(
@@ -241,70 +241,77 @@ def read_batch(
     """
     logits = _check_logits(logits)
     target = _check_tensor("target", target)
-    if reduction not in get_args(Reduction):
+    if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction must be 'none', 'mean' or 'sum'; got {reduction!r}.")
-    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+    if type(ignore_index) is not int:
         raise TypeError(f"ignore_index must be an int; got {ignore_index!r}.")
     check_number("label_smoothing", label_smoothing, low=0, high=1)
     if target.device != logits.device:
         raise ValueError(
             f"target must be on the device of the logits, {logits.device}; got {target.device}."
         )
-    soft = _check_target_shape(target, logits)
+    soft = _is_soft(target, logits)
+    if labels_only is not None:
+        _refuse_soft(labels_only, soft, label_smoothing)
     single = logits.ndim == 1
-    dtype = _out_dtype(logits)
     if single:
         logits, target = logits.unsqueeze(0), target.unsqueeze(0)
     classes = logits.shape[CLASS_AXIS]
-    rows = logits.numel() // classes if classes else 0
     if classes == 0:
         raise ValueError(f"logits must have at least one class; got shape {tuple(logits.shape)}.")
-    weight = _check_weight(weight, logits, classes)
-    if labels_only and soft:
-        raise ValueError(
-            f"target must hold integer labels for {labels_only}, which compares the true class "
-            f"with its rivals; got class probabilities ({target.dtype})."
-        )
-    if labels_only and label_smoothing > 0:
-        raise ValueError(
-            f"label_smoothing must be 0 for {labels_only}, which compares the true class with its "
-            f"rivals; got {label_smoothing}."
-        )
-    if soft and ignore_index >= 0:
-        raise ValueError(
-            f"ignore_index must stay negative when target holds class probabilities; "
-            f"got {ignore_index}. Give the ignored rows zero probabilities."
-        )
-    summed = reduction != "none"
-    scale: Tensor | float
+    if weight is not None:
+        weight = _check_weight(weight, logits, classes)
     if soft:
-        mass = _smooth(target.to(compute_dtype(logits.dtype)), classes, label_smoothing)
-        mass = _weigh(mass, weight)
-        scale = 1 / max(1, rows) if reduction == "mean" else 1.0
-        return Batch(logits, None, mass, None, scale, summed, dtype, single)
-
-    labels, kept, bad = _read_labels(target.to(torch.int64), ignore_index, classes, single)
+        mass, scale = _read_soft(target, logits, ignore_index, reduction)
+        mass = _weigh(_smooth(mass, classes, label_smoothing), weight)
+        return Batch(logits, None, mass, None, scale, reduction != "none", single)
+    labels, kept, bad = _read_labels(target, ignore_index, classes, single)
     row_weight = None if weight is None else weight[labels]
     if kept is not None:
         kept_weight = kept.to(row_dtype(logits.device))
         row_weight = kept_weight if row_weight is None else kept_weight * row_weight
-    if reduction != "mean":
-        denominator: Tensor | float = 1.0
-    elif row_weight is None:
-        denominator = float(max(1, rows))
-    else:
-        total = row_weight.sum()
-        denominator = torch.where(total > 0, total, 1)
-    if label_smoothing > 0:
+    divisor = 1.0
+    if reduction == "mean":
+        divisor = _mean_divisor(row_weight, labels)
+    mass = None
+    if label_smoothing > 0:  # the class weights then stand in the mass, class by class
         mass = _weigh(_smooth(_one_hot(labels, logits), classes, label_smoothing), weight)
-        scale = 1 / denominator
-        if bad is not None:
-            scale = torch.where(bad, torch.nan, scale)
-        return Batch(logits, None, mass, kept, scale, summed, dtype, single)
-    scale = (1.0 if row_weight is None else row_weight) / denominator
+        row_weight = None
+    scale = (1.0 if row_weight is None else row_weight) / divisor
     if bad is not None:
         scale = torch.where(bad, torch.nan, scale)
-    return Batch(logits, labels, None, kept, scale, summed, dtype, single)
+    labels = labels if mass is None else None
+    return Batch(logits, labels, mass, kept, scale, reduction != "none", single)
+
+
+def _refuse_soft(loss: str, soft: bool, label_smoothing: float) -> None:
+    why = f"for {loss}, which compares the true class with its rivals"
+    if soft:
+        raise ValueError(f"target must hold integer labels {why}; got class probabilities.")
+    if label_smoothing > 0:
+        raise ValueError(f"label_smoothing must be 0 {why}; got {label_smoothing}.")
+
+
+def _read_soft(
+    target: Tensor, logits: Tensor, ignore_index: int, reduction: Reduction
+) -> tuple[Tensor, float]:
+    """(probabilities, scale). As in torch, the mean divides by the number of rows."""
+    if ignore_index >= 0:
+        raise ValueError(
+            f"ignore_index must stay negative when target holds class probabilities; "
+            f"got {ignore_index}. Give the ignored rows zero probabilities."
+        )
+    rows = logits.numel() // logits.shape[CLASS_AXIS]
+    scale = 1 / max(1, rows) if reduction == "mean" else 1.0
+    return target.to(compute_dtype(logits.dtype)), scale
+
+
+def _mean_divisor(row_weight: Tensor | None, labels: Tensor) -> Tensor | float:
+    """The weight of the kept rows; 1 where that is 0, so that an empty batch gives 0."""
+    if row_weight is None:
+        return float(labels.numel() or 1)
+    total = row_weight.sum()
+    return torch.where(total > 0, total, 1)
 
 
 def _along_classes(weight: Tensor, like: Tensor) -> Tensor:

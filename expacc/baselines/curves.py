@@ -19,18 +19,15 @@ __all__ = [
 
 
 def _focal_formula(gamma: float, alpha: float) -> Formula:
-    def value(u: Tensor) -> Tensor:
-        return (-torch.expm1(u)).pow(gamma) * u * -alpha
+    def slope(u: Tensor, prob: Tensor, error: Tensor) -> Tensor:
+        # error^gamma (1 - gamma p · (u / error)). The quotient goes to -1 as both go to 0, where
+        # autograd's gamma error^(gamma-1) is infinite for gamma < 1; the limits of the clamps make
+        # it -1 there, and make p·u 0 at p = 0.
+        limits = torch.finfo(u.dtype)
+        quotient = u.clamp(min=limits.min, max=-limits.tiny) / error.clamp(min=limits.tiny)
+        return error.pow(gamma) * (1 - quotient * prob * gamma)
 
-    def slope(u: Tensor) -> Tensor:
-        # -alpha q^gamma (1 + gamma p · (-u/q)) with q = 1 - p. The quotient is 1 at q = 0, where
-        # autograd's gamma q^(gamma-1) would be infinite for gamma < 1.
-        u = u.clamp(min=torch.finfo(u.dtype).min)  # p·u is 0, not NaN, at p = 0
-        error = -torch.expm1(u)
-        quotient = torch.where(error > 0, -u / error, 1)
-        return error.pow(gamma) * (quotient * torch.exp(u) * gamma + 1) * -alpha
-
-    return Formula(value, slope)
+    return Formula(value=lambda u, error: error.pow(gamma) * u, slope=slope, factor=-alpha)
 
 
 def focal(
@@ -155,12 +152,15 @@ def mean_absolute_error(
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
     if truncation is None:
         return Formula(
-            value=lambda u: torch.expm1(u * q).mul(-1 / q), slope=lambda u: torch.exp(u * q).neg()
+            value=lambda u, error: torch.expm1(u * q),
+            slope=lambda u, prob, error: torch.exp(u * q) * q,
+            factor=-1 / q,
         )
     floor = math.log(truncation)
     return Formula(
-        value=lambda u: torch.expm1(u.clamp(min=floor) * q).mul(-1 / q),
-        slope=lambda u: torch.where(u > floor, torch.exp(u * q).neg(), 0),
+        value=lambda u, error: torch.expm1(u.clamp(min=floor) * q),
+        slope=lambda u, prob, error: torch.where(u > floor, torch.exp(u * q) * q, 0),
+        factor=-1 / q,
     )
 
 
@@ -232,14 +232,15 @@ def generalized_cross_entropy(
 
 
 def _tamed_formula(taming: float) -> Formula:
-    def slope(u: Tensor) -> Tensor:
-        return torch.exp(torch.log1p(-u) * -taming).neg()
-
     if taming == 1:
-        return Formula(value=lambda u: torch.log1p(-u), slope=slope)
+        return Formula(
+            value=lambda u, error: torch.log1p(-u), slope=lambda u, prob, error: 1 / (u - 1)
+        )
     power = 1 - taming
     return Formula(
-        value=lambda u: torch.expm1(torch.log1p(-u) * power).mul(1 / power), slope=slope
+        value=lambda u, error: torch.expm1(torch.log1p(-u) * power),
+        slope=lambda u, prob, error: (1 - u) ** -taming * -power,
+        factor=1 / power,
     )
 
 

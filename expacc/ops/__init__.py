@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from expacc.ops.eager import EagerLogProbLoss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula
 from expacc.ops.reference import (
     CLASS_AXIS,
-    FusedLogProbLoss,
     compose_log_prob_loss,
     compute_dtype,
     row_dtype,
@@ -61,12 +61,15 @@ def log_prob_loss(
         dtype: of the result; the row dtype (float64) when None.
     """
     dtype = dtype or row_dtype(logits.device)
+    index = target.unsqueeze(CLASS_AXIS)
+    kept = None if kept is None else kept.unsqueeze(CLASS_AXIS)
+    scale = scale.unsqueeze(CLASS_AXIS) if isinstance(scale, Tensor) and scale.ndim else scale
     if is_plain_eager():
-        return FusedLogProbLoss.apply(  # type: ignore[no-any-return]
-            logits, target, kept, scale, formula, summed, dtype
-        )
-    values = scale * compose_log_prob_loss(logits, target, kept, formula)
-    return (values.sum() if summed else values).to(dtype)
+        result = EagerLogProbLoss.apply(logits, index, kept, scale, formula, summed, dtype)
+    else:
+        values = scale * compose_log_prob_loss(logits, index, kept, formula)
+        result = (values.sum() if summed else values).to(dtype)
+    return result if summed else result.squeeze(CLASS_AXIS)
 
 
 def target_log_prob(logits: Tensor, target: Tensor) -> Tensor:

@@ -13,18 +13,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Curve = Callable[[Tensor], Tensor]
-
-
 @dataclass(frozen=True)
 class Formula:
-    """``value(u)`` and ``slope(u)`` = d value / d u, elementwise for u in [-inf, 0]."""
+    """A loss ``factor · value`` of u = log p in [-inf, 0], and ``slope`` = d value / d u.
 
-    value: Curve
-    slope: Curve
+    Elementwise. ``value(u, error)`` and ``slope(u, prob, error)`` are given what every caller has
+    at hand to full precision: prob = e^u and error = 1 - prob.
+    """
+
+    value: Callable[[Tensor, Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor, Tensor], Tensor]
+    factor: float = 1.0
 
 
-IDENTITY = Formula(value=lambda u: u, slope=torch.ones_like)
+IDENTITY = Formula(value=lambda u, error: u, slope=lambda u, prob, error: torch.ones_like(u))
+
+
+def error_of(log_prob: Tensor) -> Tensor:
+    """1 - p, to full precision however close p is to 1."""
+    return -torch.expm1(log_prob)
 
 
 class _ApplyFormula(torch.autograd.Function):
@@ -34,7 +41,7 @@ class _ApplyFormula(torch.autograd.Function):
 
     @staticmethod
     def forward(log_prob: Tensor, formula: Formula) -> Tensor:
-        return formula.value(log_prob)
+        return formula.value(log_prob, error_of(log_prob)) * formula.factor
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
@@ -45,7 +52,8 @@ class _ApplyFormula(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         (log_prob,) = ctx.saved_tensors
         # The slope is made of differentiable torch functions: double backward follows from it.
-        return grad_outputs[0] * ctx.formula.slope(log_prob), None
+        slope = ctx.formula.slope(log_prob, torch.exp(log_prob), error_of(log_prob))
+        return grad_outputs[0] * slope * ctx.formula.factor, None
 
 
 def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
