@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from expacc.contract import Reduction, check_number, read_batch, reduce_rows
+from expacc.contract import Reduction, read_batch, reduce_rows
 from expacc.ops import CLASS_AXIS
+from expacc.refusals import check_number
 
 __all__ = ["MaxMahalanobisCenterLoss", "simplex_centers"]
 

@@ -5,35 +5,31 @@ and nowhere else. All take ``weight``, ``ignore_index``, ``reduction`` and ``lab
 the meaning they have in ``torch.nn.functional.cross_entropy``.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, check_number, read_batch, reduce_log_prob
-from expacc.ops import Formula
+from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.ops import Formula, error_of
+from expacc.refusals import check_number
 
 __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
-
-
-_EXPECTED_ERROR = Formula(value=lambda u, error: error, slope=lambda u, prob, error: -prob)
 
 
 def mixture_formula(ce_weight: float, error_weight: float) -> Formula:
     """``-ce_weight·u + error_weight·(1 - e^u)`` (mixing paper, Eq. 12) and its slope (Eq. 13)."""
     if ce_weight == 0:  # 0·u would be NaN at u = -inf
-        return replace(_EXPECTED_ERROR, factor=error_weight)
+        return Formula(error_of, lambda u, prob: -prob, factor=error_weight)
     ratio = error_weight / ce_weight
     if ratio < 0:
         # Both terms would cancel as p approaches 1; split so that they share a sign.
         return Formula(
-            value=lambda u, error: _expm1_minus(u) * -ratio - u * (1 + ratio),
-            slope=lambda u, prob, error: error * ratio - (1 + ratio),
+            value=lambda u: _expm1_minus(u) * -ratio - u * (1 + ratio),
+            slope=lambda u, prob: error_of(u) * ratio - (1 + ratio),
             factor=ce_weight,
         )
     return Formula(
-        value=lambda u, error: torch.sub(u, error, alpha=ratio),
-        slope=lambda u, prob, error: prob * ratio + 1,
+        value=lambda u: torch.sub(u, error_of(u), alpha=ratio),
+        slope=lambda u, prob: prob * ratio + 1,
         factor=-ce_weight,
     )
 

@@ -5,9 +5,10 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, check_number, read_batch, reduce_log_prob
+from expacc.contract import Reduction, read_batch, reduce_log_prob
 from expacc.functional import mixture_formula
-from expacc.ops import Formula
+from expacc.ops import Formula, error_of
+from expacc.refusals import check_number
 
 __all__ = [
     "focal",
@@ -19,15 +20,16 @@ __all__ = [
 
 
 def _focal_formula(gamma: float, alpha: float) -> Formula:
-    def slope(u: Tensor, prob: Tensor, error: Tensor) -> Tensor:
+    def slope(u: Tensor, prob: Tensor) -> Tensor:
         # error^gamma (1 - gamma p · (u / error)). The quotient goes to -1 as both go to 0, where
         # autograd's gamma error^(gamma-1) is infinite for gamma < 1; the limits of the clamps make
         # it -1 there, and make p·u 0 at p = 0.
         limits = torch.finfo(u.dtype)
+        error = error_of(u)
         quotient = u.clamp(min=limits.min, max=-limits.tiny) / error.clamp(min=limits.tiny)
-        return error.pow(gamma) * (1 - quotient * prob * gamma)
+        return error.pow(gamma) * (quotient * prob).mul_(-gamma).add_(1)
 
-    return Formula(value=lambda u, error: error.pow(gamma) * u, slope=slope, factor=-alpha)
+    return Formula(value=lambda u: error_of(u).pow(gamma) * u, slope=slope, factor=-alpha)
 
 
 def focal(
@@ -152,14 +154,14 @@ def mean_absolute_error(
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
     if truncation is None:
         return Formula(
-            value=lambda u, error: torch.expm1(u * q),
-            slope=lambda u, prob, error: torch.exp(u * q) * q,
+            value=lambda u: torch.expm1(u * q),
+            slope=lambda u, prob: torch.exp(u * q) * q,
             factor=-1 / q,
         )
     floor = math.log(truncation)
     return Formula(
-        value=lambda u, error: torch.expm1(u.clamp(min=floor) * q),
-        slope=lambda u, prob, error: torch.where(u > floor, torch.exp(u * q) * q, 0),
+        value=lambda u: torch.expm1(u.clamp(min=floor) * q),
+        slope=lambda u, prob: torch.where(u > floor, torch.exp(u * q) * q, 0),
         factor=-1 / q,
     )
 
@@ -234,12 +236,12 @@ def generalized_cross_entropy(
 def _tamed_formula(taming: float) -> Formula:
     if taming == 1:
         return Formula(
-            value=lambda u, error: torch.log1p(-u), slope=lambda u, prob, error: 1 / (u - 1)
+            value=lambda u: torch.log1p(-u), slope=lambda u, prob: 1 / (u - 1)
         )
     power = 1 - taming
     return Formula(
-        value=lambda u, error: torch.expm1(torch.log1p(-u) * power),
-        slope=lambda u, prob, error: (1 - u) ** -taming * -power,
+        value=lambda u: torch.expm1(torch.log1p(-u) * power),
+        slope=lambda u, prob: (1 - u) ** -taming * -power,
         factor=1 / power,
     )
 

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from expacc.contract import (
     Reduction,
-    check_number,
     is_label,
     kept_logits,
     present_log_probs,
@@ -17,6 +16,7 @@ from expacc.contract import (
 )
 from expacc.functional import mixture_formula
 from expacc.ops import CLASS_AXIS, all_log_probs, apply_formula, row_dtype
+from expacc.refusals import check_number
 
 __all__ = ["complement_entropy", "hinge", "maximum_probability_cross_entropy"]
 

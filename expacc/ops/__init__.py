@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from expacc.ops.eager import EagerLogProbLoss
-from expacc.ops.formula import IDENTITY, Formula, apply_formula
+from expacc.ops.eager import Plan, eager_log_prob_loss
+from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
@@ -23,6 +23,7 @@ __all__ = [
     "all_log_probs",
     "apply_formula",
     "compute_dtype",
+    "error_of",
     "is_plain_eager",
     "log_prob_loss",
     "row_dtype",
@@ -32,22 +33,21 @@ __all__ = [
 
 def is_plain_eager() -> bool:
     """True when nothing traces or transforms us: values may be read, one fused node may be used."""
-    if torch.compiler.is_compiling():
-        return False
-    if torch._C._functorch.maybe_current_level() is not None:  # vmap, grad, jvp …
-        return False
-    return forward_ad._current_level < 0
+    return (
+        not torch.compiler.is_compiling()
+        and torch._C._functorch.maybe_current_level() is None  # vmap, grad, jvp …
+        and forward_ad._current_level < 0
+    )
 
 
 def log_prob_loss(
     logits: Tensor,
     target: Tensor,
     formula: Formula,
-    *,
-    kept: Tensor | None = None,
-    scale: Tensor | float = 1.0,
-    summed: bool = False,
-    dtype: torch.dtype | None = None,
+    kept: Tensor | None,
+    scale: Tensor | float,
+    summed: bool,
+    dtype: torch.dtype,
 ) -> Tensor:
     """``scale · formula(log p(target))``, per row or summed; rows not ``kept`` are 0.
 
@@ -55,17 +55,18 @@ def log_prob_loss(
         logits: (N, C, …), any floating dtype.
         target: (N, …), int64, every label in [0, C).
         formula: the loss as a curve over log p.
-        kept: (N, …) bool; a row that is not kept contributes nothing, whatever its logits.
+        kept: (N, …) bool or None; a row that is not kept contributes nothing, whatever its logits.
         scale: a number, or one per row.
         summed: return the sum over rows instead of the rows.
-        dtype: of the result; the row dtype (float64) when None.
+        dtype: of the result.
     """
-    dtype = dtype or row_dtype(logits.device)
     index = target.unsqueeze(CLASS_AXIS)
-    kept = None if kept is None else kept.unsqueeze(CLASS_AXIS)
-    scale = scale.unsqueeze(CLASS_AXIS) if isinstance(scale, Tensor) and scale.ndim else scale
+    if kept is not None:
+        kept = kept.unsqueeze(CLASS_AXIS)
+    if isinstance(scale, Tensor) and scale.ndim > 0:
+        scale = scale.unsqueeze(CLASS_AXIS)
     if is_plain_eager():
-        result = EagerLogProbLoss.apply(logits, index, kept, scale, formula, summed, dtype)
+        result = eager_log_prob_loss(logits, index, Plan(formula, kept, scale, summed, dtype))
     else:
         values = scale * compose_log_prob_loss(logits, index, kept, formula)
         result = (values.sum() if summed else values).to(dtype)
@@ -74,7 +75,8 @@ def log_prob_loss(
 
 def target_log_prob(logits: Tensor, target: Tensor) -> Tensor:
     """log softmax(logits) at ``target``, accurate to the last digit even as p approaches 1."""
-    return log_prob_loss(logits, target, IDENTITY, dtype=compute_dtype(logits.dtype))
+    dtype = compute_dtype(logits.dtype)
+    return log_prob_loss(logits, target, IDENTITY, None, 1.0, summed=False, dtype=dtype)
 
 
 def all_log_probs(logits: Tensor) -> Tensor:

@@ -2,14 +2,14 @@
 
 The mathematics is that of ``reference.py``. Two ways to compute it:
 
-* a small batch costs what calling operations costs, so it is done in as few as possible, in
-  float64, from the ratios p_j/p_y = e^{z_j - z_y};
-* a large batch costs what moving memory costs, so it is done in row blocks that fit the cache, and
-  nothing of the logits' size is kept between forward and backward.
+* a small batch costs what calling operations costs, so ``SmallLogProbLoss`` makes as few calls as
+  it can, in float64, from the ratios p_j/p_y = e^{z_j - z_y};
+* a large batch costs what moving memory costs, so ``BlockLogProbLoss`` works in row blocks that fit
+  the cache, and keeps nothing of the logits' size between forward and backward.
 """
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,25 +24,95 @@ _BLOCK_ELEMENTS_CPU = 131_072
 _BLOCK_ELEMENTS_DEVICE = 2**27
 
 
+class Plan(NamedTuple):
+    """What to do with log p(target): everything that is not differentiated, in one argument.
+
+    ``kept`` and ``scale``, unless None or a number, are (N, 1, …).
+    """
+
+    formula: Formula
+    kept: Tensor | None
+    scale: Tensor | float
+    summed: bool
+    dtype: torch.dtype
+
+
+def eager_log_prob_loss(logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
+    """``scale · formula(log p(target))``, (N, 1, …), or its sum.
+
+    Args:
+        logits: (N, C, …).
+        index: (N, 1, …), labels in range.
+        plan: the rest.
+    """
+    if logits.is_cpu and logits.numel() <= _SMALL_ELEMENTS:
+        parts = _ratios(logits.detach(), index)
+        if parts is not None:
+            # The inherited apply: Function.apply first looks for transforms, and there are none.
+            return _small_apply(logits, index, plan, *parts)
+    return BlockLogProbLoss.apply(logits, index, plan)  # type: ignore[no-any-return]
+
+
+def _differentiable_gradient(
+    logits: Tensor, index: Tensor, plan: Plan, upstream: Tensor
+) -> Tensor:
+    """The gradient as a function of logits and upstream that can itself be differentiated."""
+    values = plan.scale * compose_log_prob_loss(logits, index, plan.kept, plan.formula)
+    value = (values.sum() if plan.summed else values).to(plan.dtype)
+    return torch.autograd.grad(value, logits, upstream, create_graph=True)[0]
+
+
 # --------------------------------------------------------------------------------- small batches
 
 
 def _ratios(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor] | None:
     """(p_j/p_y with 0 at the target, their sum), or None if that sum is not finite."""
-    ratios = logits.to(torch.float64, copy=True)
+    ratios = logits.clone() if logits.dtype == torch.float64 else logits.double()
     ratios.sub_(ratios.gather(CLASS_AXIS, index)).exp_().scatter_(CLASS_AXIS, index, 0)
     odds = ratios.sum(CLASS_AXIS, keepdim=True)
-    # A rival 709 ahead overflows; the blocks below handle it. Reading a CPU number is cheap.
+    # A rival 709 ahead overflows; the blocks handle that. Reading a CPU number is cheap.
     return (ratios, odds) if math.isfinite(odds.sum().item()) else None
 
 
-def _spread_ratios(index: Tensor, pull: Tensor, ratios: Tensor, odds: Tensor) -> Tensor:
-    """The gradient -pull·p_j at the rivals and pull·(1 - p_y) at the target, as multiples of p_y.
+class SmallLogProbLoss(torch.autograd.Function):
+    """The loss of a small batch on the CPU from its ``_ratios``."""
 
-    ``pull`` is dL/du · p_y.
-    """
-    grad = ratios * -pull
-    return grad.scatter_(CLASS_AXIS, index, pull.mul_(odds))
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, index: Tensor, plan: Plan, ratios: Tensor, odds: Tensor
+    ) -> Tensor:
+        (value, _, factor), kept, scale, summed, dtype = ctx.plan = plan
+        log_prob = torch.log1p(odds).neg_()
+        if kept is not None:
+            log_prob.masked_fill_(~kept, 0)
+        ctx.save_for_backward(logits, index, log_prob, ratios, odds)
+        values = value(log_prob)
+        if summed and not isinstance(scale, Tensor):
+            return torch.scalar_tensor(values.sum().item() * (scale * factor), dtype=dtype)
+        values = values * (scale * factor)
+        return (values.sum() if summed else values).to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        logits, index, log_prob, ratios, odds = ctx.saved_tensors
+        plan, upstream = ctx.plan, grad_outputs[0]
+        if torch.is_grad_enabled():  # create_graph
+            grad = _differentiable_gradient(logits, index, plan, upstream)
+            return grad, None, None, None, None
+        (_, slope, factor), kept, scale, summed, _ = plan
+        chain = (upstream.item() if summed else upstream) * scale * -factor
+        # The rivals get -dL/du · p_j, the target the negative of their sum, dL/du · (1 - p_y).
+        prob = torch.exp(log_prob)
+        push = (slope(log_prob, prob) * chain).mul_(prob)
+        grad = ratios * push
+        grad.scatter_(CLASS_AXIS, index, push.mul_(odds).neg_())
+        grad = grad.float() if logits.dtype == torch.float32 else grad.to(logits.dtype)
+        if kept is not None:
+            grad.masked_fill_(~kept, 0)
+        return grad, None, None, None, None
+
+
+_small_apply = super(torch.autograd.Function, SmallLogProbLoss).apply
 
 
 # --------------------------------------------------------------------------------- large batches
@@ -74,9 +144,7 @@ def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     return top, total
 
 
-def _spread_blocks(
-    logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Tensor
-) -> Tensor:
+def _spread(logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Tensor) -> Tensor:
     """The gradient: ``pull`` = dL/du · (1 - p_y) at the target, its negative shared by the rivals.
 
     Every rival's share is exact to rounding, and a row sums to zero.
@@ -96,68 +164,31 @@ def _spread_blocks(
     return grad.scatter_(CLASS_AXIS, index, pull.to(grad.dtype))
 
 
-# --------------------------------------------------------------------------------------- the node
-
-
-class EagerLogProbLoss(torch.autograd.Function):
-    """``scale · formula(log p(target))`` per row, or its sum.
-
-    Args of ``apply``: logits (N, C, …); index (N, 1, …), labels in range; kept (N, 1, …) or None;
-    scale, a number or (N, 1, …); formula; whether to sum the rows; and the dtype to return.
-    Rows are returned as (N, 1, …).
-    """
+class BlockLogProbLoss(torch.autograd.Function):
+    """The loss of a batch of any size on any device, in row blocks."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        index: Tensor,
-        kept: Tensor | None,
-        scale: Tensor | float,
-        formula: Formula,
-        summed: bool,
-        dtype: torch.dtype,
-    ) -> Tensor:
-        small = logits.is_cpu and logits.numel() <= _SMALL_ELEMENTS
-        parts = _ratios(logits, index) if small else None
-        ctx.small = parts is not None
-        if parts is not None:
-            log_prob = torch.log1p(parts[1]).neg_()
-        else:
-            parts = top, total = _rivals(logits, index)
-            rows = row_dtype(logits.device)
-            gap = logits.gather(CLASS_AXIS, index).to(rows).sub_(top)
-            log_prob = logsigmoid(gap.sub_(total.to(rows).log()))
-        if kept is not None:
-            log_prob.masked_fill_(~kept, 0)
-        error = torch.expm1(log_prob).neg_()
-        ctx.save_for_backward(logits, index, kept, log_prob, error, *parts)
-        ctx.scale, ctx.formula, ctx.summed, ctx.dtype = scale, formula, summed, dtype
-        values = formula.value(log_prob, error)
-        factor = scale * formula.factor
-        if not summed:
-            return (values * factor).to(dtype)
-        if isinstance(factor, Tensor):
-            return (values * factor).sum().to(dtype)
-        return values.sum().mul(factor).to(dtype)
+    def forward(ctx: Any, logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
+        ctx.plan = plan
+        top, total = _rivals(logits, index)
+        rows = row_dtype(logits.device)
+        gap = logits.gather(CLASS_AXIS, index).to(rows).sub_(top)
+        log_prob = logsigmoid(gap.sub_(total.to(rows).log()))
+        if plan.kept is not None:
+            log_prob.masked_fill_(~plan.kept, 0)
+        ctx.save_for_backward(logits, index, log_prob, top, total)
+        values = plan.formula.value(log_prob) * (plan.scale * plan.formula.factor)
+        return (values.sum() if plan.summed else values).to(plan.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, index, kept, log_prob, error, *parts = ctx.saved_tensors
-        (upstream,) = grad_outputs
-        nothing = (None,) * 6
-        if torch.is_grad_enabled():  # create_graph: the gradient must itself be differentiable
-            values = ctx.scale * compose_log_prob_loss(logits, index, kept, ctx.formula)
-            value = (values.sum() if ctx.summed else values).to(ctx.dtype)
-            (grad,) = torch.autograd.grad(value, logits, upstream, create_graph=True)
-            return grad, *nothing
-        prob = torch.exp(log_prob)
-        pull = ctx.formula.slope(log_prob, prob, error)
-        pull = pull * (upstream * (ctx.scale * ctx.formula.factor))
-        if ctx.small:
-            grad = _spread_ratios(index, pull.mul_(prob), *parts).to(logits.dtype)
-        else:
-            grad = _spread_blocks(logits, index, pull.mul_(error), *parts)
-        if kept is not None:
-            grad.masked_fill_(~kept, 0)
-        return grad, *nothing
+        logits, index, log_prob, top, total = ctx.saved_tensors
+        plan, upstream = ctx.plan, grad_outputs[0]
+        if torch.is_grad_enabled():  # create_graph
+            return _differentiable_gradient(logits, index, plan, upstream), None, None
+        slope = plan.formula.slope(log_prob, torch.exp(log_prob))
+        pull = slope * error_of(log_prob) * (upstream * (plan.scale * plan.formula.factor))
+        grad = _spread(logits, index, pull, top, total)
+        if plan.kept is not None:
+            grad.masked_fill_(~plan.kept, 0)
+        return grad, None, None

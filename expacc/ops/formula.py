@@ -7,26 +7,23 @@ which is what makes small batches fast.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(NamedTuple):
     """A loss ``factor · value`` of u = log p in [-inf, 0], and ``slope`` = d value / d u.
 
-    Elementwise. ``value(u, error)`` and ``slope(u, prob, error)`` are given what every caller has
-    at hand to full precision: prob = e^u and error = 1 - prob.
+    Elementwise; ``slope`` is given p = e^u too, which its callers have at hand.
     """
 
-    value: Callable[[Tensor, Tensor], Tensor]
-    slope: Callable[[Tensor, Tensor, Tensor], Tensor]
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]
     factor: float = 1.0
 
 
-IDENTITY = Formula(value=lambda u, error: u, slope=lambda u, prob, error: torch.ones_like(u))
+IDENTITY = Formula(value=lambda u: u, slope=lambda u, prob: torch.ones_like(u))
 
 
 def error_of(log_prob: Tensor) -> Tensor:
@@ -41,7 +38,7 @@ class _ApplyFormula(torch.autograd.Function):
 
     @staticmethod
     def forward(log_prob: Tensor, formula: Formula) -> Tensor:
-        return formula.value(log_prob, error_of(log_prob)) * formula.factor
+        return formula.value(log_prob) * formula.factor
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
@@ -52,7 +49,7 @@ class _ApplyFormula(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         (log_prob,) = ctx.saved_tensors
         # The slope is made of differentiable torch functions: double backward follows from it.
-        slope = ctx.formula.slope(log_prob, torch.exp(log_prob), error_of(log_prob))
+        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
         return grad_outputs[0] * slope * ctx.formula.factor, None
 
 
