@@ -104,7 +104,7 @@ class LeakyExpectedErrorLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.leaky_expected_error`, with the same arguments."""
 
     function = staticmethod(functional.leaky_expected_error)
-    numbers = ("leak")
+    numbers = ("leak",)
 
     leak: float
 
@@ -148,7 +148,7 @@ class HingeLoss(_FunctionLoss):
     """Module of :func:`expacc.baselines.hinge`, with the same arguments."""
 
     function = staticmethod(baselines.hinge)
-    numbers = ("margin")
+    numbers = ("margin",)
 
     margin: float
 

@@ -52,7 +52,8 @@ class ScheduledLoss(nn.Module):
             if not hasattr(loss, name):
                 has = ", ".join(getattr(loss, "numbers", ())) or "none that it names"
                 raise ValueError(
-                    f"{name} must be a number of {type(loss).__name__}; it has: {has}."
+                    f"{name} must be a number of the loss; got {type(loss).__name__}, "
+                    f"which has: {has}."
                 )
         self.loss = loss
         self.schedules = dict(schedules)

@@ -100,7 +100,8 @@ class SmallLogProbLoss(torch.autograd.Function):
             grad = _differentiable_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
         (_, slope, factor), kept, scale, summed, _ = plan
-        chain = (upstream.item() if summed else upstream) * scale * -factor
+        # Not in the upstream's own dtype: a small factor would be lost in float16.
+        chain = (upstream.item() if summed else upstream.double()) * scale * -factor
         # The rivals get -dL/du · p_j, the target the negative of their sum, dL/du · (1 - p_y).
         prob = torch.exp(log_prob)
         push = (slope(log_prob, prob) * chain).mul_(prob)
@@ -187,7 +188,8 @@ class BlockLogProbLoss(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph
             return _differentiable_gradient(logits, index, plan, upstream), None, None
         slope = plan.formula.slope(log_prob, torch.exp(log_prob))
-        pull = slope * error_of(log_prob) * (upstream * (plan.scale * plan.formula.factor))
+        chain = upstream.to(log_prob.dtype) * (plan.scale * plan.formula.factor)
+        pull = slope * error_of(log_prob) * chain
         grad = _spread(logits, index, pull, top, total)
         if plan.kept is not None:
             grad.masked_fill_(~plan.kept, 0)

@@ -44,6 +44,7 @@ class _ApplyFormula(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
         log_prob, ctx.formula = inputs
         ctx.save_for_backward(log_prob)
+        ctx.save_for_forward(log_prob)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
@@ -53,6 +54,17 @@ class _ApplyFormula(torch.autograd.Function):
         return grad_outputs[0] * slope * ctx.formula.factor, None
 
 
+class _ApplyFormulaBothModes(_ApplyFormula):
+    """The same with forward-mode AD, which torch.compile refuses to see defined."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        (log_prob,) = ctx.saved_tensors
+        slope: Tensor = ctx.formula.slope(log_prob, torch.exp(log_prob))
+        return tangents[0] * slope * ctx.formula.factor
+
+
 def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
     """Evaluate ``formula`` with its own slope as the derivative, to any order."""
-    return _ApplyFormula.apply(log_prob, formula)  # type: ignore[no-any-return]
+    node = _ApplyFormula if torch.compiler.is_compiling() else _ApplyFormulaBothModes
+    return node.apply(log_prob, formula)  # type: ignore[no-any-return,no-untyped-call]

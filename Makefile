@@ -1,0 +1,54 @@
+# Everything a person or CI runs. `make demo` and `make test` do all the set-up themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# One thread: the tensors of tests and examples are small, and idle threads cost more than they give.
+export OMP_NUM_THREADS ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow test-gpu check format bench figures clean
+
+help: ## Show this list.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+install: $(STAMP) ## Create .venv with everything; does nothing if nothing changed.
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version). Use make PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (a few minutes the first time) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: install ## Train one small model with every loss and print the accuracies.
+	@$(BIN)/python examples/demo.py
+
+test: install ## Run the tests.
+	@$(BIN)/python -m pytest -q -m "not slow"
+
+test-slow: install ## Run the tests that take minutes.
+	@$(BIN)/python -m pytest -q -m slow
+
+test-gpu: ## Run the tests that need a GPU, with the Python at hand (PYTHON=...).
+	@$(PYTHON) -m pytest -q tests/gpu
+
+check: install ## What CI runs: format, lint, types, tests.
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(MAKE) --no-print-directory test
+
+format: install ## Format the code and mend what the linter can.
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: install ## Measure speed and memory; results go to benchmarks/results/.
+	@$(BIN)/python benchmarks/losses.py
+
+figures: install ## Draw the figures of the README.
+	@$(BIN)/python docs/figures/draw_losses.py
+
+clean: ## Remove the environment and everything generated.
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

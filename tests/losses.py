@@ -1,0 +1,249 @@
+"""*The* list of losses: every law in ``test_contract.py`` runs over it.
+
+Each row holds the function, its Module, the settings to try, and two transcriptions made from the
+papers alone: one in NumPy over a whole batch, one in mpmath over a single row.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+from torch import Tensor, nn
+
+import expacc
+from expacc import baselines, functional
+
+
+@dataclass(frozen=True)
+class Row:
+    """What mpmath knows of one row: u = log p(target), p, 1 - p, and the raw logits."""
+
+    u: mp.mpf
+    p: mp.mpf
+    error: mp.mpf
+    logits: tuple[float, ...]
+    target: int
+
+    def rivals(self) -> list[float]:
+        return [
+            z for j, z in enumerate(self.logits) if j != self.target and z > -float("inf")
+        ]
+
+
+def exact_row(logits: tuple[float, ...], target: int) -> Row:
+    """Softmax of one row in mpmath, from the ratios to the target, so that nothing cancels."""
+    true = mp.mpf(logits[target])
+    odds = mp.mpf(0)
+    for j, z in enumerate(logits):
+        if j != target and z > -float("inf"):
+            odds += mp.exp(mp.mpf(z) - true)
+    return Row(-mp.log1p(odds), 1 / (1 + odds), odds / (1 + odds), logits, target)
+
+
+@dataclass(frozen=True)
+class LossRow:
+    function: Callable[..., Tensor]
+    module: type[nn.Module]
+    numpy: Callable[..., np.ndarray]  # (probabilities (N, C), labels (N,), logits (N, C), **numbers)
+    exact: Callable[..., Any]  # (Row, **numbers) -> mpf
+    settings: tuple[dict[str, Any], ...] = ({},)
+    curve: bool = True  # a function of log p(target) alone
+    soft: bool = True  # takes class probabilities and label smoothing
+    gradient_bound: float = field(default=np.inf)  # of |dL/dlogits|, where the papers give one
+
+    @property
+    def name(self) -> str:
+        return self.function.__name__
+
+
+def _true(p: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return p[np.arange(len(y)), y]
+
+
+def _mixture_weights(focus=0.0, ce_weight=None, error_weight=None):
+    if ce_weight is None and error_weight is None:
+        return (0, 1) if focus == 0.5 else (1, 1 / (1 - 2 * focus))
+    return (1 if ce_weight is None else ce_weight), (1 if error_weight is None else error_weight)
+
+
+def _np_mixture(p, y, z, **numbers):
+    ce, error = _mixture_weights(**numbers)
+    return -ce * np.log(_true(p, y)) + error * (1 - _true(p, y))
+
+
+def _mp_mixture(row, **numbers):
+    ce, error = _mixture_weights(**numbers)
+    ce_part = 0 if ce == 0 else -mp.mpf(ce) * row.u
+    return ce_part + mp.mpf(error) * row.error
+
+
+def _np_hinge(p, y, z, margin=1.0):
+    slack = np.maximum(0, margin - z[np.arange(len(y)), y][:, None] + z)
+    slack[np.arange(len(y)), y] = 0
+    return slack.sum(1) / max(1, z.shape[1] - 1)
+
+
+def _mp_hinge(row, margin=1.0):
+    true, rivals = mp.mpf(row.logits[row.target]), row.rivals()
+    slacks = [max(mp.mpf(0), mp.mpf(margin) - (true - mp.mpf(z))) for z in rivals]
+    return mp.fsum(slacks) / max(1, len(rivals))
+
+
+def _np_complement(p, y, z):
+    q = p.copy()
+    q[np.arange(len(y)), y] = 0
+    q /= q.sum(1, keepdims=True)
+    return (q * np.log(np.where(q > 0, q, 1))).sum(1)
+
+
+def _mp_complement(row):
+    rivals = row.rivals()
+    if len(rivals) < 2:
+        return mp.mpf(0)
+    top = max(rivals)
+    terms = [mp.exp(mp.mpf(z) - top) for z in rivals]
+    lead = rivals.index(top)
+    rest = mp.fsum(terms[:lead] + terms[lead + 1 :])
+    log_total = mp.log1p(rest)  # the leading rival's own term is 1
+    logs = [mp.mpf(z) - top - log_total for z in rivals]
+    return mp.fsum(mp.exp(value) * value for value in logs)
+
+
+def _np_mpce(p, y, z):
+    return -(p.max(1) - _true(p, y)) * np.log(_true(p, y))
+
+
+def _mp_mpce(row):
+    gap = mp.mpf(max(row.logits)) - mp.mpf(row.logits[row.target])
+    return -row.u * row.p * mp.expm1(gap)
+
+
+def _mp_poly1(row, epsilon=1.0):
+    if epsilon >= 0:
+        return -row.u + mp.mpf(epsilon) * row.error
+    # -u and the error cancel: (1 + epsilon)(-u) - epsilon (e^u - 1 - u), the latter by its series.
+    u = row.u
+    rest = u * u / 2 * (1 + u / 3 + u * u / 12) if abs(u) < 1e-9 else mp.expm1(u) - u
+    return -(1 + mp.mpf(epsilon)) * u - mp.mpf(epsilon) * rest
+
+
+LOSSES = (
+    LossRow(
+        functional.expected_error,
+        expacc.ExpectedErrorLoss,
+        numpy=lambda p, y, z: 1 - _true(p, y),
+        exact=lambda row: row.error,
+        gradient_bound=0.25,
+    ),
+    LossRow(
+        functional.leaky_expected_error,
+        expacc.LeakyExpectedErrorLoss,
+        numpy=lambda p, y, z, leak=0.1: 1 - _true(p, y) - leak * np.log(_true(p, y)),
+        exact=lambda row, leak=0.1: row.error - (mp.mpf(leak) * row.u if leak else 0),
+        settings=({}, {"leak": 0.0}, {"leak": 1e-6}, {"leak": 2.0}),
+    ),
+    LossRow(
+        functional.mixed_expected_error,
+        expacc.MixedExpectedErrorLoss,
+        numpy=_np_mixture,
+        exact=_mp_mixture,
+        settings=(
+            {},
+            {"focus": 0.3},
+            {"focus": 0.5},
+            {"ce_weight": 1.0, "error_weight": 0.0},
+            {"ce_weight": 0.0, "error_weight": 3.0},
+            {"error_weight": 0.25},
+        ),
+    ),
+    LossRow(
+        baselines.hinge,
+        expacc.HingeLoss,
+        numpy=_np_hinge,
+        exact=_mp_hinge,
+        settings=({}, {"margin": 5.0}),
+        curve=False,
+        soft=False,
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        baselines.focal,
+        expacc.FocalLoss,
+        numpy=lambda p, y, z, gamma=2.0, alpha=0.25: (
+            -(1 if alpha is None else alpha) * (1 - _true(p, y)) ** gamma * np.log(_true(p, y))
+        ),
+        exact=lambda row, gamma=2.0, alpha=0.25: (
+            -mp.mpf(1 if alpha is None else alpha) * row.error ** mp.mpf(gamma) * row.u
+        ),
+        settings=(
+            {},
+            {"gamma": 0.0},
+            {"gamma": 0.5},
+            {"gamma": 1.0, "alpha": None},
+            {"gamma": 5.0},
+        ),
+    ),
+    LossRow(
+        baselines.mean_absolute_error,
+        expacc.MeanAbsoluteErrorLoss,
+        numpy=lambda p, y, z: np.abs(np.eye(p.shape[1])[y] - p).sum(1),
+        exact=lambda row: 2 * row.error,
+        gradient_bound=0.5,
+    ),
+    LossRow(
+        baselines.generalized_cross_entropy,
+        expacc.GeneralizedCrossEntropyLoss,
+        numpy=lambda p, y, z, q=0.7, truncation=None: (
+            (1 - np.maximum(_true(p, y), truncation or 0) ** q) / q
+        ),
+        exact=lambda row, q=0.7, truncation=None: (
+            -mp.expm1(mp.mpf(q) * max(row.u, mp.log(truncation) if truncation else row.u)) / mp.mpf(q)
+        ),
+        settings=({}, {"q": 0.01}, {"q": 0.3}, {"q": 1.0}, {"q": 0.7, "truncation": 0.5}),
+    ),
+    LossRow(
+        baselines.tamed_cross_entropy,
+        expacc.TamedCrossEntropyLoss,
+        numpy=lambda p, y, z, taming=0.8: (
+            np.log(1 - np.log(_true(p, y)))
+            if taming == 1
+            else ((1 - np.log(_true(p, y))) ** (1 - taming) - 1) / (1 - taming)
+        ),
+        exact=lambda row, taming=0.8: (
+            mp.log1p(-row.u)
+            if taming == 1
+            else mp.expm1((1 - mp.mpf(taming)) * mp.log1p(-row.u)) / (1 - mp.mpf(taming))
+        ),
+        settings=({}, {"taming": 0.0}, {"taming": 0.5}, {"taming": 1}, {"taming": 2.0}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        baselines.complement_entropy,
+        expacc.ComplementEntropyLoss,
+        numpy=_np_complement,
+        exact=_mp_complement,
+        curve=False,
+        soft=False,
+    ),
+    LossRow(
+        baselines.maximum_probability_cross_entropy,
+        expacc.MaximumProbabilityCrossEntropyLoss,
+        numpy=_np_mpce,
+        exact=_mp_mpce,
+        curve=False,
+    ),
+    LossRow(
+        baselines.poly1_cross_entropy,
+        expacc.Poly1CrossEntropyLoss,
+        numpy=lambda p, y, z, epsilon=1.0: -np.log(_true(p, y)) + epsilon * (1 - _true(p, y)),
+        exact=_mp_poly1,
+        settings=({}, {"epsilon": -1.0}, {"epsilon": -0.5}, {"epsilon": 0.0}, {"epsilon": 4.0}),
+    ),
+)
+
+CASES = [(row, numbers) for row in LOSSES for numbers in row.settings]
+CASE_IDS = [
+    row.name + "".join(f"-{key}={value}" for key, value in numbers.items()) for row, numbers in CASES
+]

@@ -1,0 +1,132 @@
+"""Values and gradients against mpmath, on random rows and on rows made of extreme logits.
+
+1,500 rows per loss and setting: 300 for each number of classes. Exact means: relative to the true
+value, down to the last subnormal number.
+"""
+
+import functools
+
+import mpmath as mp
+import numpy as np
+import pytest
+import torch
+from losses import CASE_IDS, CASES, Row, exact_row
+
+CLASSES = (1, 2, 3, 10, 1000)
+ROWS = 300
+EXTREMES = [0.0, *(s * v for v in (1e-8, 1, 10, 88, 104, 1e3, 1e4, 1.7e38) for s in (1, -1))]
+every_case = pytest.mark.parametrize(("row", "numbers"), CASES, ids=CASE_IDS)
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
+
+
+def draw(classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """A third of the rows N(0, 1), a third N(0, 30²), a third extreme; float32 numbers."""
+    rng = np.random.default_rng(classes)
+    third = ROWS // 3
+    logits = np.concatenate(
+        [
+            rng.normal(0, 1, (third, classes)),
+            rng.normal(0, 30, (third, classes)),
+            rng.choice([*EXTREMES, -np.inf], (ROWS - 2 * third, classes)),
+        ]
+    ).astype(np.float32)
+    target = rng.integers(0, classes, ROWS)
+    # Half of the random rows are right by a wide margin: that is where digits get lost.
+    sure = rng.random(ROWS) < 0.5
+    sure[2 * third :] = False
+    logits[sure, target[sure]] = logits[sure].max(1) + rng.choice([1, 20, 60], sure.sum())
+    true = logits[np.arange(ROWS), target]
+    logits[np.arange(ROWS), target] = np.where(np.isneginf(true), 0, true)  # −inf off-target only
+    return logits, target
+
+
+@functools.cache
+def exact_rows(classes: int) -> tuple[Row, ...]:
+    logits, target = draw(classes)
+    with mp.workdps(40):
+        return tuple(exact_row(tuple(map(float, z)), int(y)) for z, y in zip(logits, target, strict=True))
+
+
+@functools.cache
+def inputs(classes: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    logits, target = draw(classes)
+    return torch.from_numpy(logits).to(dtype), torch.from_numpy(target)
+
+
+def assert_exact(found: float, true: mp.mpf, dtype: torch.dtype, what: str) -> None:
+    limits = torch.finfo(dtype)
+    if abs(true) > limits.max:
+        return  # not representable
+    last = float(limits.smallest_normal) * limits.eps  # the last subnormal number
+    tolerance = max(TOLERANCE[dtype] * abs(true), last)
+    assert abs(mp.mpf(found) - true) <= tolerance, f"{what}: {found} for {mp.nstr(true, 17)}"
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_values_are_exact(row, numbers, dtype):
+    for classes in CLASSES:
+        logits, target = inputs(classes, dtype)
+        # Whole batches of 1000 classes go through the blocks, the rest through the small path.
+        values = row.function(logits, target, reduction="none", **numbers)
+        with mp.workdps(40):
+            for i, (value, exact) in enumerate(zip(values.tolist(), exact_rows(classes), strict=True)):
+                assert_exact(value, row.exact(exact, **numbers), dtype, f"C={classes}, row {i}")
+
+
+@every_case
+def test_gradients_are_finite(row, numbers):
+    for classes in CLASSES:
+        logits, target = inputs(classes, torch.float32)
+        leaf = logits.clone().requires_grad_()
+        values = row.function(leaf, target, reduction="none", **numbers)
+        (grad,) = torch.autograd.grad(values.sum(), leaf)
+        with mp.workdps(40):
+            representable = torch.tensor(
+                [abs(row.exact(e, **numbers)) <= torch.finfo(torch.float32).max for e in exact_rows(classes)]
+            )
+        assert grad[representable].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("row", "numbers"),
+    [case for case in CASES if case[0].curve],
+    ids=[name for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].curve],
+)
+def test_no_gradient_is_dead_or_wrong(row, numbers):
+    """dL/dlogit_y = f'(u)(1 - p), with f' by a difference quotient at 120 digits."""
+    for classes in (2, 10, 1000):
+        logits, target = inputs(classes, torch.float32)
+        leaf = logits.clone().requires_grad_()
+        values = row.function(leaf, target, reduction="none", **numbers)
+        (grad,) = torch.autograd.grad(values.sum(), leaf)
+        found = grad.gather(1, target[:, None]).squeeze(1).tolist()
+        with mp.workdps(120):
+            for i in range(0, ROWS, 7):
+                exact = exact_rows(classes)[i]
+                if exact.u == 0 or exact.u < -1e30:
+                    continue
+                if abs(exact.u - mp.log(numbers.get("truncation") or 1)) < 1e-12:
+                    continue  # a kink has no derivative
+
+                def curve(u, exact=exact):
+                    at = Row(u, mp.exp(u), -mp.expm1(u), exact.logits, exact.target)
+                    return row.exact(at, **numbers)
+
+                step = abs(exact.u) * mp.mpf(10) ** -40
+                slope = (curve(exact.u + step) - curve(exact.u - step)) / (2 * step)
+                if abs(slope) > 1e30:
+                    continue
+                true = slope * exact.error
+                error = abs(mp.mpf(found[i]) - true)
+                assert error <= max(5e-6 * abs(true), 1.5e-45), f"C={classes}, row {i}"
+
+
+def test_reductions_of_half_precision_do_not_overflow():
+    """A sum of 100,000 rows exceeds float16 along the way if it is not kept in float32."""
+    logits = torch.zeros(100_000, 10, dtype=torch.float16)
+    target = torch.zeros(100_000, dtype=torch.int64)
+    for row, numbers in CASES:
+        mean = row.function(logits, target, **numbers)
+        single = row.function(logits[:1], target[:1], **numbers)
+        torch.testing.assert_close(mean, single, rtol=1e-3, atol=1e-4)

@@ -1,0 +1,112 @@
+"""Schedules are pure, exact at their ends, and survive pickling; ScheduledLoss follows them."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+import expacc
+from expacc import schedules
+
+
+@pytest.mark.parametrize(
+    "make", [schedules.linear, schedules.cosine, schedules.geometric], ids=lambda f: f.__name__
+)
+def test_moves_from_start_to_end(make):
+    schedule = make(10, 0.01)
+    assert schedule(0) == 10
+    assert schedule(1) == 0.01
+    values = [schedule(i / 100) for i in range(101)]
+    assert values == sorted(values, reverse=True)
+    assert [schedule(i / 100) for i in range(101)] == values
+    assert pickle.loads(pickle.dumps(schedule))(0.37) == schedule(0.37)
+
+
+def test_known_points():
+    assert schedules.linear(2, 4)(0.25) == 2.5
+    assert schedules.cosine(1, 0)(1 / 3) == pytest.approx(0.75)
+    assert schedules.geometric(10, 0.01)(1 / 3) == pytest.approx(1)
+    assert schedules.constant(0.1)(1) == 0.1
+
+
+def test_phases_begin_on_the_papers_epochs():
+    weights = {0: 1, 40: 1.25, 80: 1 / 0.6, 120: 2.5, 160: 5}
+    for epoch in range(240):
+        focus = schedules.focus_gradual(epoch / 240)
+        if epoch >= 200:
+            assert focus == 0.5
+        else:
+            start = epoch // 40 * 40
+            assert 1 / (1 - 2 * focus) == pytest.approx(weights[start])
+        assert schedules.focus_switch(epoch / 240) == (0.5 if epoch >= 228 else 0)
+        assert schedules.focus_constant(epoch / 240) == 0
+    for name in ("focus_constant", "focus_switch", "focus_gradual"):
+        schedule = getattr(schedules, name)
+        assert pickle.loads(pickle.dumps(schedule)) is schedule
+
+
+def test_phases_are_equal_whatever_their_number():
+    for count in range(1, 30):
+        schedule = schedules.phases(range(count))
+        steps = [schedule(step / (7 * count)) for step in range(7 * count)]
+        assert steps == [phase for phase in range(count) for _ in range(7)]
+
+
+def gradual():
+    return expacc.ScheduledLoss(expacc.MixedExpectedErrorLoss(), focus=schedules.focus_gradual)
+
+
+def test_scheduled_loss_sets_numbers_and_lets_them_be_read():
+    loss = gradual()
+    logits, target = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    for progress in (0.0, 0.3, 0.99, 1.0):
+        loss.step(progress)
+        assert loss.focus == loss.loss.focus == schedules.focus_gradual(progress)
+        expected = expacc.functional.mixed_expected_error(logits, target, focus=loss.focus)
+        assert torch.equal(loss(logits, target), expected)
+    assert loss.reduction == "mean"
+    with pytest.raises(AttributeError, match="fokus"):
+        _ = loss.fokus
+
+
+def test_advance_counts_steps():
+    loss = gradual()
+    seen = []
+    for _ in range(12):
+        loss.advance(12)
+        seen.append(loss.focus)
+    assert seen == [schedules.focus_gradual(step / 12) for step in range(12)]
+    loss.advance(12)
+    assert loss.progress == 1
+
+
+def test_state_is_saved_and_restored(tmp_path):
+    loss = gradual()
+    for _ in range(7):
+        loss.advance(12)
+    torch.save(loss.state_dict(), tmp_path / "loss.pt")
+    other = gradual()
+    other.load_state_dict(torch.load(tmp_path / "loss.pt", weights_only=True))
+    assert (other.focus, other.progress, other.steps) == (loss.focus, loss.progress, loss.steps)
+    loss.advance(12)
+    other.advance(12)
+    assert other.focus == loss.focus
+    assert copy.deepcopy(loss).focus == loss.focus
+
+
+def test_a_bad_progress_leaves_the_loss_as_it_was():
+    loss = gradual()
+    loss.step(0.5)
+    with pytest.raises(ValueError, match="progress"):
+        loss.step(1.5)
+    assert loss.focus == 0.3
+
+
+def test_any_module_can_be_scheduled():
+    loss = expacc.ScheduledLoss(
+        torch.nn.CrossEntropyLoss(), label_smoothing=schedules.linear(0.2, 0)
+    )
+    assert loss.label_smoothing == 0.2
+    loss.step(1.0)
+    assert loss.label_smoothing == 0
