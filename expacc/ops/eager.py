@@ -131,17 +131,17 @@ def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     work = compute_dtype(logits.dtype)
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
     rows, step = logits.shape[0], _rows_per_block(logits)
-    # One buffer for all blocks, which then never leaves the cache.
+    # One buffer for all blocks, which then never leaves the cache. Splitting once is cheaper than
+    # slicing in the loop.
     buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
     top = torch.empty(index.shape, dtype=work, device=logits.device)
     total = torch.empty_like(top)
-    for start in range(0, rows, step):
-        block = slice(start, start + step)
-        rivals = buffer[: min(step, rows - start)].copy_(logits[block])
-        rivals.scatter_(CLASS_AXIS, index[block], -torch.inf)
-        highest = torch.amax(rivals, CLASS_AXIS, keepdim=True, out=top[block])
+    blocks = zip(*(tensor.split(step) for tensor in (logits, index, top, total)), strict=True)
+    for block, labels, highest, summed in blocks:
+        rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
+        torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
         rivals.sub_(highest.clamp_(min=lowest)).exp_()
-        torch.sum(rivals, CLASS_AXIS, keepdim=True, out=total[block])
+        torch.sum(rivals, CLASS_AXIS, keepdim=True, out=summed)
     return top, total
 
 
@@ -154,14 +154,13 @@ def _spread(logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Ten
     # A present rival makes total at least 1, so the clamp changes only the empty sum, 0 to 1.
     share = (-pull / total.clamp(min=1)).to(work)
     grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    rows, step = logits.shape[0], _rows_per_block(logits)
-    for start in range(0, rows, step):
-        block = slice(start, start + step)
-        if grad.dtype == work:
-            part = torch.sub(logits[block], top[block], out=grad[block])
-            part.exp_().mul_(share[block])
+    step = _rows_per_block(logits)
+    blocks = zip(*(tensor.split(step) for tensor in (logits, top, share, grad)), strict=True)
+    for block, highest, factor, out in blocks:
+        if out.dtype == work:
+            torch.sub(block, highest, out=out).exp_().mul_(factor)
         else:
-            grad[block] = torch.sub(logits[block], top[block]).exp_().mul_(share[block])
+            out.copy_(torch.sub(block, highest).exp_().mul_(factor))
     return grad.scatter_(CLASS_AXIS, index, pull.to(grad.dtype))
 
 

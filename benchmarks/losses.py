@@ -1,0 +1,145 @@
+"""Time and memory of every loss, forward + backward, as ratios to ``F.cross_entropy``.
+
+One thread. Each repeat calls every loss once, in turn, so that all of them meet the same weather;
+the ratio is that of the medians. The losses that look at every rival, in float64, have a loop of
+their own: their large temporaries change what the allocator has at hand for the others. Memory is the growth of the process's peak during one call, in
+units of the logits' size, the gradient included (Linux only).
+
+    python benchmarks/losses.py            prints the table and writes results/losses-cpu.json
+    python benchmarks/losses.py --dry-run  prints it only
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from machine import RESULTS, facts, heading
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from expacc import baselines, functional
+
+SIZES = ((256, 10), (4096, 10), (256, 1000), (4096, 1000))
+BARS = {(256, 10): 2.0, (4096, 1000): 1.15}  # for the curves over log p
+CURVES: dict[str, Callable] = {
+    "expected_error": functional.expected_error,
+    "leaky_expected_error": functional.leaky_expected_error,
+    "mixed_expected_error": functional.mixed_expected_error,
+    "mixed_expected_error (focus 0.5)": partial(functional.mixed_expected_error, focus=0.5),
+    "focal": baselines.focal,
+    "mean_absolute_error": baselines.mean_absolute_error,
+    "generalized_cross_entropy": baselines.generalized_cross_entropy,
+    "tamed_cross_entropy": baselines.tamed_cross_entropy,
+    "poly1_cross_entropy": baselines.poly1_cross_entropy,
+}
+RIVALS: dict[str, Callable] = {
+    "hinge": baselines.hinge,
+    "complement_entropy": baselines.complement_entropy,
+    "maximum_probability_cross_entropy": baselines.maximum_probability_cross_entropy,
+}
+BASE: dict[str, Callable] = {"F.cross_entropy": F.cross_entropy}
+LOSSES = {**BASE, **CURVES, **RIVALS}
+
+
+def batch(rows: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(rows, classes, generator=generator).requires_grad_()
+    return logits, torch.randint(0, classes, (rows,), generator=generator)
+
+
+def ratios(losses: dict[str, Callable], rows: int, classes: int, seconds: float) -> dict[str, float]:
+    """Median time of each loss over that of the first; the first's own in seconds."""
+    logits, target = batch(rows, classes)
+    spent: dict[str, list[float]] = {name: [] for name in losses}
+    stop = time.perf_counter() + seconds
+    base, *others = losses
+    while time.perf_counter() < stop or len(spent[base]) < 20:
+        for name, loss in losses.items():
+            logits.grad = None
+            start = time.perf_counter()
+            loss(logits, target).backward()
+            spent[name].append(time.perf_counter() - start)
+    median = {name: statistics.median(values[3:]) for name, values in spent.items()}
+    return {base: median[base]} | {name: median[name] / median[base] for name in others}
+
+
+def peak_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) * 1024
+    raise OSError("no VmHWM in /proc/self/status")
+
+
+def measure_memory(name: str) -> None:
+    """In a process of its own: print the growth of the peak in units of the logits' size."""
+    logits, target = batch(16384, 1000)
+    small, labels = batch(8, 5)
+    LOSSES[name](small, labels).backward()  # load what is loaded once
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    before = peak_bytes()
+    LOSSES[name](logits, target).backward()
+    print((peak_bytes() - before) / (logits.numel() * 4))
+
+
+def memory(name: str) -> float | None:
+    if not Path("/proc/self/clear_refs").exists():
+        return None
+    command = [sys.executable, __file__, "--memory-of", name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
+    return float(done.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time and memory of the losses on one CPU thread.")
+    parser.add_argument("--seconds", type=float, default=20, help="per size (default 20)")
+    parser.add_argument("--dry-run", action="store_true", help="write no result file")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.memory_of:
+        measure_memory(options.memory_of)
+        return
+    found = {
+        f"{rows}x{classes}": ratios(BASE | RIVALS, rows, classes, options.seconds / 2)
+        | ratios(BASE | CURVES, rows, classes, options.seconds)
+        for rows, classes in track(SIZES, description="timing", transient=True)
+    }
+    peaks = {name: memory(name) for name in track(LOSSES, description="memory", transient=True)}
+
+    machine = facts()
+    console = Console()
+    table = Table(title="forward + backward, ratio to F.cross_entropy", caption=heading(machine))
+    table.add_column("loss")
+    for rows, classes in SIZES:
+        bar = BARS.get((rows, classes))
+        table.add_column(f"{rows}×{classes}" + (f"\n(≤ {bar})" if bar else ""), justify="right")
+    table.add_column("peak memory\n(logits)", justify="right")
+    for name in LOSSES:
+        cells = []
+        for rows, classes in SIZES:
+            ratio = found[f"{rows}x{classes}"][name]
+            missed = name in CURVES and ratio > BARS.get((rows, classes), float("inf"))
+            text = f"{ratio * 1e6:,.0f} µs" if name in BASE else f"{ratio:.2f}"
+            cells.append(f"[bold red]{text}[/]" if missed else text)
+        peak = peaks[name]
+        table.add_row(name, *cells, "–" if peak is None else f"{peak:.2f}")
+    console.print(table)
+    if not options.dry_run:
+        path = RESULTS / "losses-cpu.json"
+        result = {"machine": machine, "ratios": found, "peak_memory_in_logits": peaks}
+        path.write_text(json.dumps(result, indent=1) + "\n")
+        console.print(f"written: {path}")
+
+
+if __name__ == "__main__":
+    main()

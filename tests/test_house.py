@@ -1,0 +1,122 @@
+"""The house keeps its order: data flows one way, every loss is listed, documented and shown."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from losses import LOSSES
+
+import expacc
+from expacc import baselines, functional
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "expacc"
+
+# Lowest first; a module may import only from lines above its own.
+FLOW = [
+    {"expacc.refusals", "expacc.schedules", "expacc.ops.formula"},
+    {"expacc.ops.reference"},
+    {"expacc.ops.eager"},
+    {"expacc.ops"},
+    {"expacc.contract"},
+    {"expacc.functional"},
+    {"expacc.baselines.curves", "expacc.baselines.rivals"},
+    {"expacc.baselines"},
+    {"expacc.losses", "expacc.centers", "expacc.scheduled"},
+    {"expacc"},
+]
+RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports; ``from expacc import x`` counts as expacc.x if that is one."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            below = {f"{node.module}.{alias.name}" for alias in node.names}
+            known = {name for name in below if name in RANK}
+            found |= known if known and node.module == "expacc" else {node.module}
+    return found
+
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_data_flows_one_way(path):
+    name = module_name(path)
+    assert name in RANK, f"{name} has no place in FLOW: give it one"
+    for imported in imports(path):
+        if imported.split(".")[0] == "expacc":
+            assert RANK[imported] < RANK[name], f"{name} imports {imported}, which is not above it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_the_core_needs_torch_only(path):
+    allowed = sys.stdlib_module_names | {"torch", "expacc"}
+    assert {name.split(".")[0] for name in imports(path)} <= allowed
+
+
+def test_import_brings_nothing_but_torch():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['sklearn', 'scipy', 'pandas', 'matplotlib', "
+        "'rich', 'triton'])); import expacc"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def public_functions():
+    return {
+        name: getattr(module, name) for module in (functional, baselines) for name in module.__all__
+    }
+
+
+def public_modules():
+    return {name for name in expacc.__all__ if name.endswith("Loss")} - {"ScheduledLoss"}
+
+
+def test_every_loss_is_in_the_list():
+    assert {row.name for row in LOSSES} == set(public_functions())
+    listed = {row.module.__name__ for row in LOSSES}
+    assert listed == public_modules() - {"MaxMahalanobisCenterLoss"}  # in test_centers.py
+
+
+def test_every_loss_is_in_the_readme_table():
+    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
+    for name in set(public_functions()) | public_modules():
+        assert any(f"`{name}`" in line for line in table), f"{name} is missing in the README's table"
+
+
+DOCUMENTED = [*public_functions().values(), expacc.MaxMahalanobisCenterLoss]
+
+
+@pytest.mark.parametrize("thing", DOCUMENTED, ids=lambda thing: thing.__name__)
+def test_docstrings_have_all_sections(thing):
+    text = inspect.getdoc(thing)
+    headings = ["Definition", "Gradient", "Args", "Returns", "Raises", "Example", "Reference"]
+    places = [text.find(f"\n{heading}:\n") for heading in headings]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert ">>>" in text
+    first = text.splitlines()[0]
+    assert first.startswith("Compute ")
+    assert first.endswith(".")
+    arguments = text[places[2] : places[3]]
+    for name in inspect.signature(thing).parameters:
+        assert re.search(rf"^    {name}: ", arguments, re.M), f"{name} is not described"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_files_stay_small(path):
+    assert len(path.read_text().splitlines()) <= 400
