@@ -2,8 +2,9 @@
 
 One thread. Each repeat calls every loss once, in turn, so that all of them meet the same weather;
 the ratio is that of the medians. The losses that look at every rival, in float64, have a loop of
-their own: their large temporaries change what the allocator has at hand for the others. Memory is the growth of the process's peak during one call, in
-units of the logits' size, the gradient included (Linux only).
+their own: their large temporaries change what the allocator has at hand for the others. Memory is
+the growth of the process's peak during one call, in units of the logits' size, the gradient
+included (Linux only).
 
     python benchmarks/losses.py            prints the table and writes results/losses-cpu.json
     python benchmarks/losses.py --dry-run  prints it only
@@ -57,7 +58,9 @@ def batch(rows: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logits, torch.randint(0, classes, (rows,), generator=generator)
 
 
-def ratios(losses: dict[str, Callable], rows: int, classes: int, seconds: float) -> dict[str, float]:
+def ratios(
+    losses: dict[str, Callable], rows: int, classes: int, seconds: float
+) -> dict[str, float]:
     """Median time of each loss over that of the first; the first's own in seconds."""
     logits, target = batch(rows, classes)
     spent: dict[str, list[float]] = {name: [] for name in losses}

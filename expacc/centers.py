@@ -1,4 +1,4 @@
-"""The Max-Mahalanobis center loss, which replaces the last layer by fixed, optimal class centres."""
+"""The Max-Mahalanobis center loss: fixed, optimal class centres in place of the last layer."""
 
 import torch
 from torch import Tensor, nn
@@ -97,7 +97,8 @@ class MaxMahalanobisCenterLoss(nn.Module):
                 raise ValueError(f"{name} must be >= {least}; got {value}.")
         if dim < num_classes - 1:
             raise ValueError(
-                f"dim must be >= num_classes - 1 = {num_classes - 1} for optimal centres; got {dim}."
+                f"dim must be >= num_classes - 1 = {num_classes - 1} for optimal centres; "
+                f"got {dim}."
             )
         check_number("scale", scale, low=0, open_low=True)
         self.num_classes, self.dim, self.scale = num_classes, dim, scale
@@ -161,4 +162,5 @@ class MaxMahalanobisCenterLoss(nn.Module):
         return reduce_rows((rows - centers).square().sum(CLASS_AXIS) * 0.5, batch)
 
     def extra_repr(self) -> str:
+        """Show the numbers."""
         return f"num_classes={self.num_classes}, dim={self.dim}, scale={self.scale}"

@@ -122,6 +122,8 @@ def read_batch(
         weight = _read_weight(weight, logits, classes)
 
     summed = reduction != "none"
+    scale: Tensor | float
+    mass: Tensor | None
     if soft:
         if ignore_index >= 0:
             raise refusals.ignored_probabilities(ignore_index)
@@ -146,8 +148,7 @@ def read_batch(
     scale = row_weight / divisor
     if bad is not None:
         scale = torch.where(bad, torch.nan, scale)
-    target = labels if mass is None else None
-    return Batch(logits, target, mass, kept, scale, summed, dtype, single)
+    return Batch(logits, labels if mass is None else None, mass, kept, scale, summed, dtype, single)
 
 
 def _autocasts(logits: Tensor) -> bool:
@@ -156,7 +157,7 @@ def _autocasts(logits: Tensor) -> bool:
 
 
 def _values_readable(tensor: Tensor) -> bool:
-    """May we look at the numbers? On CPU, eagerly, in an ordinary tensor (not fake, not batched)."""
+    """May we look at the numbers? On CPU, eagerly, in an ordinary tensor."""
     return type(tensor) in _ORDINARY and tensor.is_cpu and is_plain_eager()
 
 

@@ -86,8 +86,8 @@ def expected_error(
         tensor([0.7500, 0.5000])
 
     Reference:
-        Leaky expected error, Eq. 5; Battash, Hazan and Wolf, "Mixing between the Cross Entropy and
-        the Expectation Loss Terms", Eq. 9 and 10.
+        İrsoy 2019, "On Expected Accuracy", Eq. 5; Battash, Hazan and Wolf, "Mixing between the
+        Cross Entropy and the Expectation Loss Terms", Eq. 9 and 10.
     """
     batch = read_batch(
         logits,
@@ -145,7 +145,7 @@ def leaky_expected_error(
         tensor(0.5693)
 
     Reference:
-        Leaky expected error, Eq. 6 (leak is its alpha, 0.1 there).
+        İrsoy 2019, "On Expected Accuracy", Eq. 6 (leak is its alpha, 0.1 there).
     """
     check_number("leak", leak, low=0)
     batch = read_batch(

@@ -73,6 +73,7 @@ class _FunctionLoss(nn.Module):
         )
 
     def extra_repr(self) -> str:
+        """Show the numbers, and the shared arguments that differ from their defaults."""
         shown = [f"{name}={getattr(self, name)!r}" for name in self.numbers]
         if self.weight is not None:
             shown.append(f"weight of {len(self.weight)} classes")
@@ -83,6 +84,7 @@ class _FunctionLoss(nn.Module):
         if self.label_smoothing:
             shown.append(f"label_smoothing={self.label_smoothing}")
         return ", ".join(shown)
+
 
 class ExpectedErrorLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.expected_error`, with the same arguments."""
@@ -141,7 +143,15 @@ class MixedExpectedErrorLoss(_FunctionLoss):
         ce_weight: float | None = None,
         error_weight: float | None = None,
     ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, focus=focus, ce_weight=ce_weight, error_weight=error_weight)
+        super().__init__(
+            weight,
+            ignore_index,
+            reduction,
+            label_smoothing,
+            focus=focus,
+            ce_weight=ce_weight,
+            error_weight=error_weight,
+        )
 
 
 class HingeLoss(_FunctionLoss):
@@ -221,7 +231,9 @@ class GeneralizedCrossEntropyLoss(_FunctionLoss):
         q: float = 0.7,
         truncation: float | None = None,
     ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, q=q, truncation=truncation)
+        super().__init__(
+            weight, ignore_index, reduction, label_smoothing, q=q, truncation=truncation
+        )
 
 
 class TamedCrossEntropyLoss(_FunctionLoss):

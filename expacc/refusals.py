@@ -29,7 +29,7 @@ def check_number(
     above = value > low if open_low else value >= low
     below = value < high if open_high else value <= high
     if above and below and -math.inf < value < math.inf:
-        return value
+        return value  # type: ignore[return-value]
     if high < math.inf:
         phrase = f"lie in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
     else:

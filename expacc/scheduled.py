@@ -87,9 +87,11 @@ class ScheduledLoss(nn.Module):
         return self.loss(*args, **kwargs)
 
     def get_extra_state(self) -> Tensor:
+        """Progress and count, as a tensor that any format can hold."""
         return torch.tensor([self.progress, self.steps], dtype=torch.float64)
 
     def set_extra_state(self, state: Tensor) -> None:
+        """Restore progress and count, and set the numbers again."""
         progress, steps = state.tolist()
         self.step(progress)
         self.steps = int(steps)

@@ -27,9 +27,7 @@ class Row:
     target: int
 
     def rivals(self) -> list[float]:
-        return [
-            z for j, z in enumerate(self.logits) if j != self.target and z > -float("inf")
-        ]
+        return [z for j, z in enumerate(self.logits) if j != self.target and z > -float("inf")]
 
 
 def exact_row(logits: tuple[float, ...], target: int) -> Row:
@@ -46,7 +44,9 @@ def exact_row(logits: tuple[float, ...], target: int) -> Row:
 class LossRow:
     function: Callable[..., Tensor]
     module: type[nn.Module]
-    numpy: Callable[..., np.ndarray]  # (probabilities (N, C), labels (N,), logits (N, C), **numbers)
+    numpy: Callable[
+        ..., np.ndarray
+    ]  # (probabilities (N, C), labels (N,), logits (N, C), **numbers)
     exact: Callable[..., Any]  # (Row, **numbers) -> mpf
     settings: tuple[dict[str, Any], ...] = ({},)
     curve: bool = True  # a function of log p(target) alone
@@ -199,7 +199,8 @@ LOSSES = (
             (1 - np.maximum(_true(p, y), truncation or 0) ** q) / q
         ),
         exact=lambda row, q=0.7, truncation=None: (
-            -mp.expm1(mp.mpf(q) * max(row.u, mp.log(truncation) if truncation else row.u)) / mp.mpf(q)
+            -mp.expm1(mp.mpf(q) * max(row.u, mp.log(truncation) if truncation else row.u))
+            / mp.mpf(q)
         ),
         settings=({}, {"q": 0.01}, {"q": 0.3}, {"q": 1.0}, {"q": 0.7, "truncation": 0.5}),
     ),
@@ -245,5 +246,6 @@ LOSSES = (
 
 CASES = [(row, numbers) for row in LOSSES for numbers in row.settings]
 CASE_IDS = [
-    row.name + "".join(f"-{key}={value}" for key, value in numbers.items()) for row, numbers in CASES
+    row.name + "".join(f"-{key}={value}" for key, value in numbers.items())
+    for row, numbers in CASES
 ]

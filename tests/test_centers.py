@@ -7,7 +7,9 @@ from expacc import MaxMahalanobisCenterLoss
 from expacc.centers import simplex_centers
 
 
-@pytest.mark.parametrize(("classes", "dim"), [(1, 1), (2, 1), (3, 2), (10, 9), (10, 64), (100, 128)])
+@pytest.mark.parametrize(
+    ("classes", "dim"), [(1, 1), (2, 1), (3, 2), (10, 9), (10, 64), (100, 128)]
+)
 def test_centers_form_a_regular_simplex(classes, dim):
     centers = simplex_centers(classes, dim)
     cosines = centers @ centers.T

@@ -92,7 +92,8 @@ def test_soft_targets_are_expectations_over_labels(row, numbers):
     mix = torch.rand(6, 4, dtype=torch.float64).softmax(1)
     weight = torch.tensor([0.5, 1.0, 2.0, 0.0], dtype=torch.float64)
     expected = sum(
-        mix[:, j] * row.function(logits, torch.full((6,), j), reduction="none", weight=weight, **numbers)
+        mix[:, j]
+        * row.function(logits, torch.full((6,), j), reduction="none", weight=weight, **numbers)
         for j in range(4)
     )
     values = row.function(logits, mix, reduction="none", weight=weight, **numbers)
@@ -190,7 +191,10 @@ def test_small_and_block_paths_agree(row, numbers):
     logits, target = batch((400, 60), dtype=torch.float32, scale=10)
     whole = row.function(logits, target, reduction="none", **numbers)
     parts = torch.cat(
-        [row.function(z, t, reduction="none", **numbers) for z, t in zip(logits.split(100), target.split(100), strict=True)]
+        [
+            row.function(z, t, reduction="none", **numbers)
+            for z, t in zip(logits.split(100), target.split(100), strict=True)
+        ]
     )
     torch.testing.assert_close(whole, parts, rtol=1e-6, atol=1e-30)
     torch.testing.assert_close(

@@ -38,7 +38,7 @@ def module_name(path: Path) -> str:
 
 
 def imports(path: Path) -> set[str]:
-    """The modules that a file imports; ``from expacc import x`` counts as expacc.x if that is one."""
+    """The modules that a file imports; ``from expacc import x`` counts as expacc.x if it is one."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -95,7 +95,9 @@ def test_every_loss_is_in_the_list():
 def test_every_loss_is_in_the_readme_table():
     table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
     for name in set(public_functions()) | public_modules():
-        assert any(f"`{name}`" in line for line in table), f"{name} is missing in the README's table"
+        assert any(f"`{name}`" in line for line in table), (
+            f"{name} is missing in the README's table"
+        )
 
 
 DOCUMENTED = [*public_functions().values(), expacc.MaxMahalanobisCenterLoss]

@@ -44,7 +44,9 @@ def draw(classes: int) -> tuple[np.ndarray, np.ndarray]:
 def exact_rows(classes: int) -> tuple[Row, ...]:
     logits, target = draw(classes)
     with mp.workdps(40):
-        return tuple(exact_row(tuple(map(float, z)), int(y)) for z, y in zip(logits, target, strict=True))
+        return tuple(
+            exact_row(tuple(map(float, z)), int(y)) for z, y in zip(logits, target, strict=True)
+        )
 
 
 @functools.cache
@@ -70,7 +72,9 @@ def test_values_are_exact(row, numbers, dtype):
         # Whole batches of 1000 classes go through the blocks, the rest through the small path.
         values = row.function(logits, target, reduction="none", **numbers)
         with mp.workdps(40):
-            for i, (value, exact) in enumerate(zip(values.tolist(), exact_rows(classes), strict=True)):
+            for i, (value, exact) in enumerate(
+                zip(values.tolist(), exact_rows(classes), strict=True)
+            ):
                 assert_exact(value, row.exact(exact, **numbers), dtype, f"C={classes}, row {i}")
 
 
@@ -83,7 +87,10 @@ def test_gradients_are_finite(row, numbers):
         (grad,) = torch.autograd.grad(values.sum(), leaf)
         with mp.workdps(40):
             representable = torch.tensor(
-                [abs(row.exact(e, **numbers)) <= torch.finfo(torch.float32).max for e in exact_rows(classes)]
+                [
+                    abs(row.exact(e, **numbers)) <= torch.finfo(torch.float32).max
+                    for e in exact_rows(classes)
+                ]
             )
         assert grad[representable].isfinite().all()
 

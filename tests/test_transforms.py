@@ -103,7 +103,9 @@ def test_compiles_without_a_break(row, numbers):
 def test_inductor_and_soft_targets_and_modules():
     torch._dynamo.reset()
     loss = expacc.ScheduledLoss(
-        expacc.MixedExpectedErrorLoss(weight=torch.linspace(0.5, 2, 5).double(), label_smoothing=0.1),
+        expacc.MixedExpectedErrorLoss(
+            weight=torch.linspace(0.5, 2, 5).double(), label_smoothing=0.1
+        ),
         focus=expacc.schedules.focus_gradual,
     )
     compiled = torch.compile(loss, fullgraph=True)

@@ -12,7 +12,13 @@ from expacc import baselines, functional
 
 # Two classes, so that p(target) is the whole story; colours are safe for the colour-blind.
 CURVES = [
-    ("cross entropy", "#555555", "-", functional.mixed_expected_error, {"ce_weight": 1.0, "error_weight": 0.0}),
+    (
+        "cross entropy",
+        "#555555",
+        "-",
+        functional.mixed_expected_error,
+        {"ce_weight": 1.0, "error_weight": 0.0},
+    ),
     ("expected error", "#0072B2", "-", functional.expected_error, {}),
     ("leaky, leak 0.1", "#D55E00", "-", functional.leaky_expected_error, {}),
     ("mixture, focus 0", "#009E73", "-", functional.mixed_expected_error, {}),
@@ -35,14 +41,26 @@ def curve(function, numbers):
 
 
 def main() -> None:
-    plt.rcParams.update({"svg.hashsalt": "expacc", "font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
+    plt.rcParams.update(
+        {
+            "svg.hashsalt": "expacc",
+            "font.size": 10,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+        }
+    )
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
     for name, color, style, function, numbers in CURVES:
         p, values, pull = curve(function, numbers)
         left.plot(p, values, style, color=color, label=name, lw=1.8)
         right.plot(p, pull, style, color=color, lw=1.8)
     left.set(title="loss", xlabel="p(target)", ylim=(0, 3), xlim=(0, 1))
-    right.set(title="pull on the true class's logit, |dL/dz|", xlabel="p(target)", ylim=(0, 1.4), xlim=(0, 1))
+    right.set(
+        title="pull on the true class's logit, |dL/dz|",
+        xlabel="p(target)",
+        ylim=(0, 1.4),
+        xlim=(0, 1),
+    )
     for axis in (left, right):
         axis.axvline(0.5, color="#cccccc", lw=1, zorder=0)
     figure.legend(loc="outside right center", frameon=False)

@@ -235,9 +235,7 @@ def generalized_cross_entropy(
 
 def _tamed_formula(taming: float) -> Formula:
     if taming == 1:
-        return Formula(
-            value=lambda u: torch.log1p(-u), slope=lambda u, prob: 1 / (u - 1)
-        )
+        return Formula(value=lambda u: torch.log1p(-u), slope=lambda u, prob: 1 / (u - 1))
     power = 1 - taming
     return Formula(
         value=lambda u: torch.expm1(torch.log1p(-u) * power),

@@ -9,6 +9,7 @@ The mathematics is that of ``reference.py``. Two ways to compute it:
 """
 
 import math
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -48,14 +49,11 @@ def eager_log_prob_loss(logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
     if logits.is_cpu and logits.numel() <= _SMALL_ELEMENTS:
         parts = _ratios(logits.detach(), index)
         if parts is not None:
-            # The inherited apply: Function.apply first looks for transforms, and there are none.
-            return _small_apply(logits, index, plan, *parts)
-    return BlockLogProbLoss.apply(logits, index, plan)  # type: ignore[no-any-return]
+            return _small_node(logits, index, plan, *parts)
+    return _block_node(logits, index, plan)
 
 
-def _differentiable_gradient(
-    logits: Tensor, index: Tensor, plan: Plan, upstream: Tensor
-) -> Tensor:
+def _differentiable_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream: Tensor) -> Tensor:
     """The gradient as a function of logits and upstream that can itself be differentiated."""
     values = plan.scale * compose_log_prob_loss(logits, index, plan.kept, plan.formula)
     value = (values.sum() if plan.summed else values).to(plan.dtype)
@@ -113,7 +111,8 @@ class SmallLogProbLoss(torch.autograd.Function):
         return grad, None, None, None, None
 
 
-_small_apply = super(torch.autograd.Function, SmallLogProbLoss).apply
+# The inherited apply: Function.apply would first look for transforms, and there are none.
+_small_node: Callable[..., Tensor] = super(torch.autograd.Function, SmallLogProbLoss).apply
 
 
 # --------------------------------------------------------------------------------- large batches
@@ -126,18 +125,21 @@ def _rows_per_block(logits: Tensor) -> int:
     return max(1, rows if elements <= limit else limit * rows // elements)
 
 
+def _split(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The tensors' blocks of ``step`` rows; splitting once is cheaper than slicing in a loop."""
+    return zip(*(torch.split(tensor, step) for tensor in tensors), strict=True)
+
+
 def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """(top, total) of the rivals of ``index`` (N, 1, …); both keep the class axis."""
     work = compute_dtype(logits.dtype)
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
     rows, step = logits.shape[0], _rows_per_block(logits)
-    # One buffer for all blocks, which then never leaves the cache. Splitting once is cheaper than
-    # slicing in the loop.
+    # One buffer for all blocks, which then never leaves the cache.
     buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
     top = torch.empty(index.shape, dtype=work, device=logits.device)
     total = torch.empty_like(top)
-    blocks = zip(*(tensor.split(step) for tensor in (logits, index, top, total)), strict=True)
-    for block, labels, highest, summed in blocks:
+    for block, labels, highest, summed in _split(step, logits, index, top, total):
         rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
         torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
         rivals.sub_(highest.clamp_(min=lowest)).exp_()
@@ -155,8 +157,7 @@ def _spread(logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Ten
     share = (-pull / total.clamp(min=1)).to(work)
     grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     step = _rows_per_block(logits)
-    blocks = zip(*(tensor.split(step) for tensor in (logits, top, share, grad)), strict=True)
-    for block, highest, factor, out in blocks:
+    for block, highest, factor, out in _split(step, logits, top, share, grad):
         if out.dtype == work:
             torch.sub(block, highest, out=out).exp_().mul_(factor)
         else:
@@ -193,3 +194,6 @@ class BlockLogProbLoss(torch.autograd.Function):
         if plan.kept is not None:
             grad.masked_fill_(~plan.kept, 0)
         return grad, None, None
+
+
+_block_node: Callable[..., Tensor] = BlockLogProbLoss.apply

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+
 class Formula(NamedTuple):
     """A loss ``factor · value`` of u = log p in [-inf, 0], and ``slope`` = d value / d u.
 
@@ -60,11 +61,13 @@ class _ApplyFormulaBothModes(_ApplyFormula):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
         (log_prob,) = ctx.saved_tensors
-        slope: Tensor = ctx.formula.slope(log_prob, torch.exp(log_prob))
-        return tangents[0] * slope * ctx.formula.factor
+        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
+        tangent: Tensor = tangents[0] * slope * ctx.formula.factor
+        return tangent
 
 
 def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
     """Evaluate ``formula`` with its own slope as the derivative, to any order."""
     node = _ApplyFormula if torch.compiler.is_compiling() else _ApplyFormulaBothModes
-    return node.apply(log_prob, formula)  # type: ignore[no-any-return,no-untyped-call]
+    result: Tensor = node.apply(log_prob, formula)  # type: ignore[no-untyped-call]
+    return result
