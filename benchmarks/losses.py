@@ -6,7 +6,7 @@ their own: their large temporaries change what the allocator has at hand for the
 the growth of the process's peak during one call, in units of the logits' size, the gradient
 included (Linux only).
 
-    python benchmarks/losses.py            prints the table and writes results/losses-cpu.json
+    python benchmarks/losses.py            prints the table, writes it to results/ and the README
     python benchmarks/losses.py --dry-run  prints it only
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from machine import RESULTS, facts, heading
+from machine import README, RESULTS, facts, heading
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -102,6 +102,25 @@ def memory(name: str) -> float | None:
     return float(done.stdout)
 
 
+def write_into_readme(found: dict, peaks: dict, machine: dict) -> None:
+    """Replace the table between the README's bench marks by ours and the comparators' range."""
+    sizes = [f"{rows}x{classes}" for rows, classes in SIZES]
+    lines = ["| | " + " | ".join(sizes).replace("x", "×") + " | peak memory, in logits |"]
+    lines.append("|---|" + "---|" * (len(sizes) + 1))
+    for name in [*BASE, *list(CURVES)[:3], "focal", "generalized_cross_entropy"]:
+        cells = [
+            f"{found[size][name] * 1e6:,.0f} µs" if name in BASE else f"{found[size][name]:.2f}"
+            for size in sizes
+        ]
+        lines.append(
+            f"| `{name}` | " + " | ".join(cells) + f" | {peaks[name] or float('nan'):.1f} |"
+        )
+    table = "\n".join([*lines, "", heading(machine) + "."])
+    before, rest = README.read_text().split("<!-- bench -->")
+    after = rest.split("<!-- /bench -->")[1]
+    README.write_text(f"{before}<!-- bench -->\n{table}\n<!-- /bench -->{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Time and memory of the losses on one CPU thread.")
     parser.add_argument("--seconds", type=float, default=20, help="per size (default 20)")
@@ -141,7 +160,8 @@ def main() -> None:
         path = RESULTS / "losses-cpu.json"
         result = {"machine": machine, "ratios": found, "peak_memory_in_logits": peaks}
         path.write_text(json.dumps(result, indent=1) + "\n")
-        console.print(f"written: {path}")
+        write_into_readme(found, peaks, machine)
+        console.print(f"written: {path}, and the README's table")
 
 
 if __name__ == "__main__":
