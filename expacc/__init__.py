@@ -11,6 +11,7 @@ from expacc import baselines, functional, schedules
 from expacc.centers import MaxMahalanobisCenterLoss
 from expacc.losses import (
     ComplementEntropyLoss,
+    ExactLoss,
     ExpectedErrorLoss,
     FocalLoss,
     GeneralizedCrossEntropyLoss,
@@ -22,12 +23,14 @@ from expacc.losses import (
     Poly1CrossEntropyLoss,
     TamedCrossEntropyLoss,
 )
+from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
 from expacc.scheduled import ScheduledLoss
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ComplementEntropyLoss",
+    "ExactLoss",
     "ExpectedErrorLoss",
     "FocalLoss",
     "GeneralizedCrossEntropyLoss",
@@ -43,5 +46,8 @@ __all__ = [
     "__version__",
     "baselines",
     "functional",
+    "log_orthant_prob",
+    "orthant_prob",
     "schedules",
+    "win_probabilities",
 ]

@@ -5,16 +5,19 @@ Every argument is an attribute that may be read and changed at any time (``loss.
 """
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from expacc import baselines, functional
 from expacc.contract import Reduction
+from expacc.functional.exact import Standardize
+from expacc.ops.noise import NoiseName
 
 __all__ = [
     "ComplementEntropyLoss",
+    "ExactLoss",
     "ExpectedErrorLoss",
     "FocalLoss",
     "GeneralizedCrossEntropyLoss",
@@ -42,7 +45,7 @@ class _FunctionLoss(nn.Module):
         ignore_index: int,
         reduction: Reduction,
         label_smoothing: float,
-        **numbers: float | None,
+        **numbers: Any,
     ) -> None:
         super().__init__()
         self.register_buffer("weight", weight)
@@ -306,3 +309,44 @@ class Poly1CrossEntropyLoss(_FunctionLoss):
         epsilon: float = 1.0,
     ) -> None:
         super().__init__(weight, ignore_index, reduction, label_smoothing, epsilon=epsilon)
+
+
+class ExactLoss(_FunctionLoss):
+    """Module of :func:`expacc.functional.exact_error`, with the same arguments."""
+
+    function = staticmethod(functional.exact_error)
+    numbers = ("sigma", "margin", "standardize", "noise", "topk", "log")
+
+    sigma: float | Tensor
+    margin: float | None
+    standardize: Standardize
+    noise: NoiseName
+    topk: int
+    log: bool
+
+    def __init__(
+        self,
+        *,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        sigma: float | Tensor = 1.0,
+        margin: float | None = None,
+        standardize: Standardize = True,
+        noise: NoiseName = "normal",
+        topk: int = 1,
+        log: bool = False,
+    ) -> None:
+        super().__init__(
+            weight,
+            ignore_index,
+            reduction,
+            label_smoothing,
+            sigma=sigma,
+            margin=margin,
+            standardize=standardize,
+            noise=noise,
+            topk=topk,
+            log=log,
+        )

@@ -41,18 +41,69 @@ def not_a_tensor(name: str, value: object) -> Exception:
     return TypeError(f"{name} must be a torch.Tensor; got {type(value).__name__}.")
 
 
-def bad_logits(logits: object) -> Exception:
+def bad_logits(logits: object, name: str = "logits") -> Exception:
     if not isinstance(logits, Tensor):
-        return not_a_tensor("logits", logits)
+        return not_a_tensor(name, logits)
     if not logits.is_floating_point():
         return TypeError(
-            f"logits must be a floating-point tensor; got {logits.dtype}. Use logits.float()."
+            f"{name} must be a floating-point tensor; got {logits.dtype}. Use {name}.float()."
         )
     if logits.ndim == 0:
+        return ValueError(f"{name} must have an axis of classes; got a tensor without axes.")
+    return ValueError(f"{name} must have at least one class; got shape {tuple(logits.shape)}.")
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if not any(value is choice or (type(value) is str and value == choice) for choice in choices):
+        *most, last = (repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}; got {value!r}.")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise unless ``value`` is an int >= 1."""
+    if type(value) is not int:
+        raise TypeError(f"{name} must be an int; got {value!r}.")
+    if value < 1:
+        raise ValueError(f"{name} must be >= 1; got {value}.")
+
+
+def check_nodes(nodes: int | None) -> int:
+    """The number of nodes, 0 for the dtype's own."""
+    if nodes is None:
+        return 0
+    check_count("nodes", nodes)
+    return nodes
+
+
+def bad_sigma(sigma: Tensor, shape: torch.Size, *, ambiguous: bool = False) -> Exception:
+    if not sigma.is_floating_point():
+        return TypeError(f"sigma must be a floating-point tensor; got {sigma.dtype}.")
+    if ambiguous:
         return ValueError(
-            "logits must have shape (C), (N, C) or (N, C, d1, …); got a tensor without axes."
+            f"sigma must not be a vector where rows and classes are equally many, {shape[0]}; got "
+            f"{tuple(sigma.shape)}. Give ({shape[0]}, 1) for rows or (1, {shape[0]}) for classes."
         )
-    return ValueError(f"logits must have at least one class; got shape {tuple(logits.shape)}.")
+    return ValueError(
+        f"sigma must be a number, or have one entry per row, per class or per logit of shape "
+        f"{tuple(shape)}; got {tuple(sigma.shape)}."
+    )
+
+
+def check_cost(cost: object, logits: Tensor) -> None:
+    """Raise unless ``cost`` is a floating-point (C, C) tensor on the logits' device."""
+    if not isinstance(cost, Tensor):
+        raise not_a_tensor("cost", cost)
+    if not cost.is_floating_point():
+        raise TypeError(f"cost must be a floating-point tensor; got {cost.dtype}.")
+    classes = logits.shape[1]
+    if cost.shape != (classes, classes):
+        raise ValueError(
+            f"cost must have shape ({classes}, {classes}), true classes in rows; "
+            f"got {tuple(cost.shape)}."
+        )
+    if cost.device != logits.device:
+        raise wrong_device("cost", cost, logits)
 
 
 def bad_reduction(reduction: object) -> Exception:

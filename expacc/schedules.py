@@ -19,7 +19,10 @@ __all__ = [
     "focus_switch",
     "geometric",
     "linear",
+    "per_epoch",
     "phases",
+    "sigma_tabular",
+    "sigma_vision",
 ]
 
 Schedule = Callable[[float], float]
@@ -131,6 +134,51 @@ def cosine(start: float, end: float) -> Schedule:
     return partial(_cosine, _check_finite("start", start), _check_finite("end", end))
 
 
+def _per_epoch(schedule: Schedule, epochs: int, reach_end: bool, progress: float) -> float:
+    epoch = int(_check_progress(progress) * epochs)
+    # The product may round across an epoch's start, 0.29 * 100 < 29; the quotient 29 / 100 that
+    # the caller forms is correctly rounded, so compare with that.
+    if epoch / epochs > progress:
+        epoch -= 1
+    elif (epoch + 1) / epochs <= progress:
+        epoch += 1
+    epoch = min(epoch, epochs - 1)
+    return schedule(epoch / (epochs - 1) if reach_end else epoch / epochs)
+
+
+def per_epoch(schedule: Schedule, epochs: int, reach_end: bool = False) -> Schedule:
+    """Hold the value of ``schedule`` within each of ``epochs`` equal epochs.
+
+    In epoch e = 0, 1, … epochs - 1 it is schedule(e / epochs), as in the code of EXACT's authors,
+    where the last value is one epoch short of the end; with ``reach_end`` it is
+    schedule(e / (epochs - 1)), so the last epoch has the end value, as their learning rate does.
+    At progress 1 the last epoch's value stays.
+
+    Args:
+        schedule: any callable from progress in [0, 1] to a number.
+        epochs: how many, at least 1; at least 2 with ``reach_end``.
+        reach_end: whether the last epoch has the end value.
+
+    >>> [per_epoch(linear(10, 0), 4)(step / 8) for step in range(9)]
+    [10.0, 10.0, 7.5, 7.5, 5.0, 5.0, 2.5, 2.5, 2.5]
+    >>> [per_epoch(linear(9, 0), 4, reach_end=True)(epoch / 4) for epoch in range(4)]
+    [9.0, 6.0, 3.0, 0]
+    """
+    if not callable(schedule):
+        raise TypeError(
+            f"schedule must be a callable from progress to a number; got {schedule!r}. "
+            f"Use expacc.schedules.constant for a fixed number."
+        )
+    if isinstance(epochs, bool) or not isinstance(epochs, int):
+        raise TypeError(f"epochs must be an int; got {epochs!r}.")
+    if not isinstance(reach_end, bool):
+        raise TypeError(f"reach_end must be True or False; got {reach_end!r}.")
+    if epochs < 1 + reach_end:
+        cure = " One epoch cannot have both the start and the end value." if reach_end else ""
+        raise ValueError(f"epochs must be >= {1 + reach_end}; got {epochs}.{cure}")
+    return partial(_per_epoch, schedule, epochs, reach_end)
+
+
 # The three schedules of the mixing paper for the focus of ``mixed_expected_error``.
 
 
@@ -163,3 +211,28 @@ def focus_gradual(progress: float) -> float:
     [0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
     """
     return _GRADUAL(progress)
+
+
+# The schedules of the EXACT paper for the sigma of ``exact_error`` (Sections 4.5.3 and 5.4). Its
+# authors change sigma once an epoch: per_epoch(sigma_tabular, epochs). ImageNet: 10 to 0.052.
+
+_TABULAR = geometric(10.0, 0.01)
+_VISION = geometric(10.0, 1.0)
+
+
+def sigma_tabular(progress: float) -> float:
+    """Sigma from 10 to 0.01 by equal ratios: linear models on tables.
+
+    >>> [round(sigma_tabular(third / 3), 12) for third in range(4)]
+    [10.0, 1.0, 0.1, 0.01]
+    """
+    return _TABULAR(progress)
+
+
+def sigma_vision(progress: float) -> float:
+    """Sigma from 10 to 1 by equal ratios: networks on images.
+
+    >>> sigma_vision(0), round(sigma_vision(0.5) ** 2, 12), sigma_vision(1)
+    (10.0, 10.0, 1.0)
+    """
+    return _VISION(progress)

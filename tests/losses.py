@@ -4,6 +4,7 @@ Each row holds the function, its Module, the settings to try, and two transcript
 papers alone: one in NumPy over a whole batch, one in mpmath over a single row.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,10 +48,11 @@ class LossRow:
     numpy: Callable[
         ..., np.ndarray
     ]  # (probabilities (N, C), labels (N,), logits (N, C), **numbers)
-    exact: Callable[..., Any]  # (Row, **numbers) -> mpf
+    exact: Callable[..., Any] | None  # (Row, **numbers) -> mpf; None: has a table of its own
     settings: tuple[dict[str, Any], ...] = ({},)
     curve: bool = True  # a function of log p(target) alone
     soft: bool = True  # takes class probabilities and label smoothing
+    twice: bool = True  # can be differentiated twice, and in forward mode
     gradient_bound: float = field(default=np.inf)  # of |dL/dlogits|, where the papers give one
 
     @property
@@ -241,6 +243,67 @@ LOSSES = (
         numpy=lambda p, y, z, epsilon=1.0: -np.log(_true(p, y)) + epsilon * (1 - _true(p, y)),
         exact=_mp_poly1,
         settings=({}, {"epsilon": -1.0}, {"epsilon": -0.5}, {"epsilon": 0.0}, {"epsilon": 4.0}),
+    ),
+)
+
+
+def _np_exact(p, y, z, sigma=1.0, margin=None, standardize=True, noise="normal", topk=1, log=False):
+    """The integral over the true class's noise by adaptive quadrature, rival by rival."""
+    from scipy import integrate, stats
+
+    if standardize:
+        z = (z - z.mean()) / z.std(ddof=1)
+    law = {
+        "normal": stats.norm,
+        "gumbel": stats.gumbel_r,
+        "logistic": stats.logistic,
+        "laplace": stats.laplace,
+    }[noise]()
+    reach = 9 if noise == "normal" else 45
+    values = []
+    for row, label in zip(z, y, strict=True):
+        lead = row[label] - np.delete(row, label)
+        lead = (lead if margin is None else np.minimum(lead, margin)) / sigma
+
+        def win(noise_of_true, lead=lead):
+            counts = [1.0] + [0.0] * (topk - 1)
+            for below in law.cdf(noise_of_true + lead):
+                counts = [
+                    count * below + (counts[j - 1] * (1 - below) if j else 0)
+                    for j, count in enumerate(counts)
+                ]
+            return law.pdf(noise_of_true) * sum(counts)
+
+        kinks = sorted({0.0, *(-lead[np.abs(lead) < reach])})
+        ends = [-reach, *kinks, reach]
+        chance = sum(
+            integrate.quad(win, a, b, epsabs=1e-14, epsrel=1e-13, limit=200)[0]
+            for a, b in itertools.pairwise(ends)
+        )
+        values.append(-np.log(chance) if log else 1 - chance)
+    return np.array(values)
+
+
+LOSSES += (
+    LossRow(
+        functional.exact_error,
+        expacc.ExactLoss,
+        numpy=_np_exact,
+        exact=None,
+        settings=tuple(
+            {"standardize": False, **numbers}
+            for numbers in (
+                {},
+                {"sigma": 0.5, "margin": 1.5},
+                {"log": True},
+                {"noise": "gumbel", "sigma": 2.0},
+                {"noise": "logistic"},
+                {"noise": "laplace", "margin": 3.0},
+                {"topk": 2},
+            )
+        ),
+        curve=False,
+        twice=False,
     ),
 )
 

@@ -39,13 +39,14 @@ def grad_of(value, logits, **kwargs):
 
 @every_case
 def test_equals_its_numpy_transcription(row, numbers):
-    logits, target = batch((64, 6))
+    logits, target = batch((64, 6) if row.exact else (12, 6))  # quadrature row by row is slow
     z, y = logits.detach().numpy(), target.numpy()
     p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     values = row.function(logits, target, reduction="none", **numbers)
-    np.testing.assert_allclose(values.detach(), row.numpy(p, y, z, **numbers), rtol=1e-11)
+    transcribed = row.numpy(p, y, z, **numbers)
+    np.testing.assert_allclose(values.detach(), transcribed, rtol=1e-11)
     mean = row.function(logits, target, **numbers)
-    np.testing.assert_allclose(mean.item(), row.numpy(p, y, z, **numbers).mean(), rtol=1e-11)
+    np.testing.assert_allclose(mean.item(), transcribed.mean(), rtol=1e-11)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -141,6 +142,14 @@ def test_gradcheck(row, numbers, reduction, weighted, ignore_index):
 
 @every_case
 def test_double_backward(row, numbers):
+    if not row.twice:
+        logits, target = batch((3, 4), seed=5)
+        value = row.function(logits, target, **numbers)
+        (grad,) = torch.autograd.grad(value, logits, create_graph=True)
+        if numbers.get("noise", "normal") == "normal" and "topk" not in numbers:
+            with pytest.raises(RuntimeError, match="must not be differentiated twice"):
+                grad.sum().backward()
+        return
     logits, target = batch((3, 4), seed=5)
     for reduction in ("mean", "none"):
         assert torch.autograd.gradgradcheck(
@@ -197,9 +206,9 @@ def test_small_and_block_paths_agree(row, numbers):
         ]
     )
     torch.testing.assert_close(whole, parts, rtol=1e-6, atol=1e-30)
-    torch.testing.assert_close(
-        grad_of(whole, logits), grad_of(parts, logits), rtol=3e-6, atol=1e-30
-    )
+    # A quadrature's gradient is right relative to its row's largest entry.
+    atol = 1e-30 if row.exact else 1e-6
+    torch.testing.assert_close(grad_of(whole, logits), grad_of(parts, logits), rtol=3e-6, atol=atol)
 
 
 # -------------------------------------------------------------------------------------- edges

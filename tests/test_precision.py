@@ -15,7 +15,10 @@ from losses import CASE_IDS, CASES, Row, exact_row
 CLASSES = (1, 2, 3, 10, 1000)
 ROWS = 300
 EXTREMES = [0.0, *(s * v for v in (1e-8, 1, 10, 88, 104, 1e3, 1e4, 1.7e38) for s in (1, -1))]
-every_case = pytest.mark.parametrize(("row", "numbers"), CASES, ids=CASE_IDS)
+TABLED = [(case, name) for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].exact]
+every_case = pytest.mark.parametrize(
+    ("row", "numbers"), [case for case, _ in TABLED], ids=[name for _, name in TABLED]
+)
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
 
 

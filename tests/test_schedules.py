@@ -1,6 +1,8 @@
 """Schedules are pure, exact at their ends, and survive pickling; ScheduledLoss follows them."""
 
 import copy
+import itertools
+import math
 import pickle
 
 import pytest
@@ -51,6 +53,108 @@ def test_phases_are_equal_whatever_their_number():
         schedule = schedules.phases(range(count))
         steps = [schedule(step / (7 * count)) for step in range(7 * count)]
         assert steps == [phase for phase in range(count) for _ in range(7)]
+
+
+def test_sigma_of_the_exact_paper():
+    for schedule, end in ((schedules.sigma_tabular, 0.01), (schedules.sigma_vision, 1)):
+        assert (schedule(0), schedule(1)) == (10, end)
+        assert schedule(0.5) == pytest.approx((10 * end) ** 0.5)
+        assert pickle.loads(pickle.dumps(schedule)) is schedule
+        with pytest.raises(ValueError, match="progress"):
+            schedule(1.5)
+
+
+@pytest.mark.parametrize(
+    ("sigma", "end"), [(schedules.sigma_tabular, 0.01), (schedules.sigma_vision, 1)]
+)
+def test_sigma_per_epoch_has_the_authors_exponent(sigma, end):
+    epochs, steps = 16, 500
+    held = schedules.per_epoch(sigma, epochs)
+    reached = schedules.per_epoch(sigma, epochs, reach_end=True)
+    for epoch in range(epochs):
+        for step in (0, 1, 250, 499):
+            progress = (epoch * steps + step) / (epochs * steps)
+            assert held(progress) == pytest.approx(10 * (end / 10) ** (epoch / epochs))
+            assert reached(progress) == pytest.approx(10 * (end / 10) ** (epoch / (epochs - 1)))
+    assert held(1) == held(15 / 16) > end  # one epoch short of the end
+    assert reached(15 / 16) == reached(1) == end
+    copied = pickle.loads(pickle.dumps(held))
+    assert copied(0.37) == held(0.37)
+
+
+def test_epochs_begin_exactly():
+    def share(progress):
+        return progress
+
+    for epochs in range(1, 1001):
+        held = schedules.per_epoch(share, epochs)
+        assert all(held(epoch / epochs) == epoch / epochs for epoch in range(epochs))
+        assert held(1) == (epochs - 1) / epochs
+    assert 0.29 * 100 < 29  # why this is worth a test
+    for epochs in (3, 7, 29, 100, 1000):
+        held = schedules.per_epoch(share, epochs)
+        for epoch in range(1, epochs):
+            before = math.nextafter(epoch / epochs, 0)
+            assert held(before) == (epoch - 1) / epochs
+        # the last of 7 steps in each epoch still belongs to it
+        steps = [held(step / (7 * epochs)) for step in range(7 * epochs)]
+        assert steps == [epoch / epochs for epoch in range(epochs) for _ in range(7)]
+
+
+def test_epochs_that_reach_the_end():
+    for epochs in (2, 3, 16, 150):
+        held = schedules.per_epoch(schedules.geometric(0.3, 1e-4), epochs, reach_end=True)
+        values = [held(epoch / epochs) for epoch in range(epochs)]
+        assert (values[0], values[-1]) == (0.3, 1e-4)
+        ratios = [b / a for a, b in itertools.pairwise(values)]
+        assert ratios == pytest.approx([ratios[0]] * (epochs - 1))
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "sentence"),
+    [
+        (
+            lambda: schedules.per_epoch(10.0, 3),
+            TypeError,
+            "schedule must be a callable from progress to a number; got 10.0. "
+            "Use expacc.schedules.constant for a fixed number.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, 2.0),
+            TypeError,
+            "epochs must be an int; got 2.0.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, True),
+            TypeError,
+            "epochs must be an int; got True.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, 0),
+            ValueError,
+            "epochs must be >= 1; got 0.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, 1, reach_end=True),
+            ValueError,
+            "epochs must be >= 2; got 1. One epoch cannot have both the start and the end value.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, 4, reach_end=1),
+            TypeError,
+            "reach_end must be True or False; got 1.",
+        ),
+        (
+            lambda: schedules.per_epoch(schedules.sigma_vision, 4)(-0.1),
+            ValueError,
+            "progress must lie in [0, 1]; got -0.1. Use step / total_steps.",
+        ),
+    ],
+)
+def test_bad_epochs_get_a_sentence(call, kind, sentence):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == sentence
 
 
 def gradual():

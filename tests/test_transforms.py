@@ -58,7 +58,11 @@ def test_vmap_of_soft_targets(row):
     torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-14)
 
 
-@every_case
+@pytest.mark.parametrize(
+    ("row", "numbers"),
+    [case for case in CASES if case[0].twice],
+    ids=[name for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].twice],
+)
 def test_forward_mode_and_hessian(row, numbers):
     logits, target = batch(4, 3)
     direction = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)

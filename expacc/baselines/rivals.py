@@ -14,7 +14,7 @@ from expacc.contract import (
     read_batch,
     reduce_rows,
 )
-from expacc.functional import mixture_formula
+from expacc.functional.softmax import mixture_formula
 from expacc.ops import CLASS_AXIS, all_log_probs, apply_formula, row_dtype
 from expacc.refusals import check_number
 

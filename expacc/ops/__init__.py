@@ -8,14 +8,17 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
+from expacc.ops.orthant import orthant
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
     compute_dtype,
     row_dtype,
 )
+from expacc.ops.win import win
 
 __all__ = [
     "CLASS_AXIS",
@@ -23,11 +26,14 @@ __all__ = [
     "all_log_probs",
     "apply_formula",
     "compute_dtype",
+    "contest",
     "error_of",
     "is_plain_eager",
     "log_prob_loss",
+    "orthant",
     "row_dtype",
     "target_log_prob",
+    "win",
 ]
 
 

@@ -1,0 +1,211 @@
+"""EXACT: the expected error of a classifier whose logits carry noise."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from expacc.contract import Batch, Reduction, kept_logits, read_batch, reduce_rows
+from expacc.functional.standardize import standardize_logits
+from expacc.ops import CLASS_AXIS, compute_dtype, contest, is_plain_eager, orthant, target_log_prob
+from expacc.ops.noise import NOISES, NoiseName
+from expacc.probabilities import win_probabilities
+from expacc.refusals import bad_sigma, check_choice, check_count, check_number
+
+__all__ = ["exact_error"]
+
+Standardize = bool | Literal["sync"]
+_FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
+
+
+def exact_error(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    sigma: float | Tensor = 1.0,
+    margin: float | None = None,
+    standardize: Standardize = True,
+    noise: NoiseName = "normal",
+    topk: int = 1,
+    log: bool = False,
+) -> Tensor:
+    r"""Compute EXACT, the error rate expected when the logits carry Gaussian noise.
+
+    Where the expected error draws labels from the softmax, this draws noisy logits and takes the
+    largest. Start with a large ``sigma`` and shrink it during training
+    (``expacc.schedules.sigma_tabular``), with ``GradientNormalizer`` between backward and step: the
+    paper's recipe, which on tables found more accurate linear models than cross entropy. Without
+    them it is no easier to train than the expected error. Computed exactly: no sampling.
+
+    Definition:
+        L = 1 - P(y wins), P = ∫ φ(z) ∏_{i≠y} Φ(z + m_i) dz, m_i = min(s_y - s_i, margin) / sigma,
+        with s the logits, standardised to mean 0 and standard deviation 1 over the batch.
+
+    Gradient:
+        dL/dm_i = -∫ φ(z) φ(z + m_i) ∏_{j≠i,y} Φ(z + m_j) dz: largest where the true class and its
+        nearest rival are level; alive, in relative terms, for rows that are surely right or wrong.
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities t of the logits'
+            shape; the latter give Σ_j t_j (1 - P(j wins)).
+        weight: one factor >= 0 per class; n / (C · count) makes this balanced accuracy.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        sigma: the noise's scale, > 0: a number, or a tensor (N), (C), (N, C) or any shape that
+            broadcasts against the logits; with a gradient if it requires one.
+        margin: leads beyond this count as this (Eq. 19); None for no limit.
+        standardize: divide the logits by their standard deviation over the kept rows of this call,
+            after subtracting their mean (§4.5.2), with the gradient through both. Under gradient
+            accumulation each micro-batch, and under DDP each rank, uses its own; 'sync' shares them
+            across the ranks of the default process group.
+        noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
+        topk: the row is right if the true class is among the k best.
+        log: return -log P instead of 1 - P, also where P underflows.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
+        backward is refused.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, an unknown noise, or (on CPU, eagerly)
+            a bad label.
+
+    Example:
+        Two level classes, and one that leads by √2 sigma, which wins Φ(1) of the time:
+
+        >>> logits = torch.tensor([[0.0, 0.0], [0.0, 2.0**0.5]])
+        >>> exact_error(logits, torch.tensor([0, 1]), standardize=False, reduction="none")
+        tensor([0.5000, 0.1587])
+
+    Reference:
+        Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Eq. 15 to 19.
+    """
+    check_choice("noise", noise, tuple(NOISES))
+    check_choice("standardize", standardize, (True, False, "sync"))
+    check_choice("log", log, (True, False))
+    check_count("topk", topk)
+    if margin is not None:
+        check_number("margin", margin, low=0, open_low=True)
+    if not isinstance(sigma, Tensor):
+        check_number("sigma", sigma, low=0, open_low=True)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    scores = kept_logits(batch).to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
+    scales = _scales(sigma, batch, scores)
+    if standardize:
+        scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
+    values = _values(scores, scales, batch, margin, noise, topk, log)
+    return reduce_rows(values, batch)
+
+
+def _scales(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | Tensor:
+    """sigma as a number, per row (…, 1) or per row and class (…, C), classes last."""
+    if not isinstance(sigma, Tensor):
+        return sigma
+    shape = batch.logits.shape  # (N, C, …)
+    if not sigma.is_floating_point():
+        raise bad_sigma(sigma, shape)
+    sigma = sigma.to(scores.dtype)
+    if sigma.ndim == 0:
+        return sigma
+    rows, classes = shape[0], shape[CLASS_AXIS]
+    per_row, per_class = sigma.shape == (rows,), sigma.shape == (classes,)
+    if per_row and per_class and rows > 1:
+        raise bad_sigma(sigma, shape, ambiguous=True)
+    if per_class:
+        return sigma
+    if per_row:
+        return sigma.view(-1, *[1] * (len(shape) - 1))
+    if batch.single and sigma.shape == shape[1:]:
+        sigma = sigma.unsqueeze(0)
+    if sigma.ndim != len(shape) or any(
+        have not in (1, need) for have, need in zip(sigma.shape, shape, strict=True)
+    ):
+        raise bad_sigma(sigma, shape)
+    return sigma.movedim(CLASS_AXIS, -1)
+
+
+def _values(
+    scores: Tensor,
+    scales: float | Tensor,
+    batch: Batch,
+    margin: float | None,
+    noise: NoiseName,
+    topk: int,
+    log: bool,
+) -> Tensor:
+    """1 - P or -log P per row."""
+    per_class = isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
+    if batch.mass is None:
+        return _of_labels(scores, scales, batch.labels, margin, noise, topk, log)
+    mass = batch.mass.movedim(CLASS_AXIS, -1)
+    if margin is None and topk == 1 and not log and not per_class:
+        errors = 1 - win_probabilities(scores, scales, noise)
+        return (mass * errors).sum(-1)
+    # Every class takes its turn as the true one.
+    classes = scores.shape[-1]
+    everyone = torch.arange(classes, device=scores.device).expand(scores.shape)
+    wide = scores.unsqueeze(-2).expand(*scores.shape, classes)
+    if isinstance(scales, Tensor) and scales.ndim > 0:
+        scales = scales.unsqueeze(-2)
+    values = _of_labels(wide, scales, everyone, margin, noise, topk, log)
+    # An absent class without mass contributes 0, not 0 · inf.
+    return torch.where(mass == 0, 0, mass * torch.where(mass == 0, 0, values)).sum(-1)
+
+
+def _of_labels(
+    scores: Tensor,
+    scales: float | Tensor,
+    labels: Tensor,
+    margin: float | None,
+    noise: NoiseName,
+    topk: int,
+    log: bool,
+) -> Tensor:
+    """1 - P or -log P of the label, for scores (…, C) and labels (…)."""
+    classes = scores.shape[-1]
+    place = torch.arange(classes - 1, device=scores.device)
+    rivals = place + (place >= labels.unsqueeze(-1))  # all classes but the label
+    index = labels.unsqueeze(-1)
+    behind = scores.gather(-1, rivals)
+    absent = behind == -torch.inf
+    lead = scores.gather(-1, index) - torch.where(absent, 0, behind)
+    if margin is not None:
+        lead = lead.clamp(max=margin)
+    per_class = isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
+    if isinstance(scales, Tensor) and per_class:
+        wide = scales.expand(scores.shape)
+        theirs, own = wide.gather(-1, rivals), wide.gather(-1, index)
+        margins = torch.where(absent, torch.inf, lead / theirs)
+        ratio = (own / theirs).double()
+    else:
+        margins = torch.where(absent, torch.inf, lead / scales)
+        ratio = torch.ones_like(margins, dtype=torch.float64)
+    if per_class or topk > 1 or noise in ("logistic", "laplace"):
+        single = scores.dtype == torch.float32
+        offset = margins.double().clamp(min=_FAR_BEHIND)
+        chance = contest(offset, ratio, noise, topk, single=single, eager=is_plain_eager())
+        return -chance.log_prob if log else chance.error
+    if noise == "gumbel":  # softmax, with the leads for logits
+        margins = margins.clamp(min=torch.finfo(margins.dtype).min)
+        ladder = torch.cat([margins.new_zeros(*labels.shape, 1), -margins], -1)
+        flat = ladder.reshape(-1, classes)
+        first = torch.zeros(flat.shape[0], dtype=torch.int64, device=flat.device)
+        log_prob = target_log_prob(flat, first).reshape(labels.shape)
+        return -log_prob if log else -torch.expm1(log_prob)
+    log_prob, log_error, _, _ = orthant(margins, 0)
+    value: Tensor = -log_prob if log else log_error.exp()
+    return value

@@ -1,0 +1,44 @@
+"""The paper's batch normalisation of the logits: one mean and one standard deviation for all.
+
+Karpukhin et al., §4.5.2: without it, logits and sigma could grow together and change nothing.
+"""
+
+import torch
+from torch import Tensor
+from torch import distributed as dist
+
+__all__ = ["standardize_logits"]
+
+
+def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Tensor:
+    """Logits with mean 0 and (unbiased) standard deviation 1 over the kept, unmasked ones.
+
+    The gradient flows through both. Constant logits stay as they are, less their mean.
+
+    Args:
+        scores: (…, C).
+        kept: (…), the rows that count; all when None.
+        sync: share count, mean and deviation across the ranks of the default process group.
+    """
+    counts = scores > -torch.inf
+    if kept is not None:
+        counts = counts & kept.unsqueeze(-1)
+    inside = torch.where(counts, scores, 0)
+    # In float64: sums over a batch, two numbers.
+    count = _across_ranks(counts.sum().to(torch.float64), sync)
+    mean = _across_ranks(inside.sum(dtype=torch.float64), sync) / count.clamp(min=1)
+    centred = scores - mean.to(scores.dtype)
+    square = torch.where(counts, centred, 0).square().sum(dtype=torch.float64)
+    variance = _across_ranks(square, sync) / (count - 1).clamp(min=1)
+    # A root has no slope at 0: constant logits are divided by 1, with no gradient through it.
+    deviation = torch.where(variance > 0, variance, 1).sqrt()
+    return centred / deviation.to(scores.dtype)
+
+
+def _across_ranks(value: Tensor, sync: bool) -> Tensor:
+    if not sync or not (dist.is_available() and dist.is_initialized()):
+        return value
+    from torch.distributed.nn.functional import all_reduce  # differentiable
+
+    result: Tensor = all_reduce(value.clone())  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,721 @@
+"""GradientNormalizer and ASAM: hand-worked numbers, the authors' rules, overflow, resuming."""
+
+import copy
+import inspect
+import math
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from expacc import functional
+from expacc.optim import ASAM, GradientNormalizer
+
+NAN, INF = float("nan"), float("inf")
+
+
+def parameter(*values, dtype=torch.float64):
+    return nn.Parameter(torch.tensor(values, dtype=dtype))
+
+
+def give(parameters, gradients):
+    for p, gradient in zip(parameters, gradients, strict=True):
+        p.grad = None if gradient is None else torch.as_tensor(gradient, dtype=p.dtype).clone()
+
+
+def close(tensor, expected, rtol=1e-12):
+    expected = torch.as_tensor(expected, dtype=tensor.dtype)
+    torch.testing.assert_close(tensor.detach(), expected, rtol=rtol, atol=0)
+
+
+def problem(seed=0, rows=120):
+    """Three Gaussian classes, and a network with weights, biases and a normalisation."""
+    generator = torch.Generator().manual_seed(seed)
+    target = torch.randint(0, 3, (rows,), generator=generator)
+    centres = torch.tensor([[2.0, 0.0], [-1.0, 1.7], [-1.0, -1.7]])
+    data = centres[target] + 0.5 * torch.randn(rows, 2, generator=generator)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = nn.Sequential(nn.Linear(2, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
+    return model, data, target
+
+
+# GradientNormalizer
+
+
+def test_three_steps_by_hand():
+    # norms 5, 15, 0: means 5, 0.9·5 + 0.1·15 = 6, 0.9·6 = 5.4
+    first, second = parameter(0.0), parameter(0.0)
+    normalizer = GradientNormalizer([first, second])
+    assert normalizer.ema.isnan()
+    for gradients, norm, ema in (([3], [4]), 5, 5), (([9], [12]), 15, 6), (([0], [0]), 0, 5.4):
+        give((first, second), gradients)
+        close(normalizer.step(), norm)
+        close(normalizer.ema, ema)
+        close(torch.cat((first.grad, second.grad)), [gradients[0][0] / ema, gradients[1][0] / ema])
+
+
+def test_the_floor_bounds_the_divisor():
+    p = parameter(0.0)
+    normalizer = GradientNormalizer(p)
+    give([p], [[1e-4]])
+    normalizer.step()
+    close(normalizer.ema, 1e-4)  # the mean itself is not bounded
+    close(p.grad, [1e-2])
+    give([p], [[0.0]])
+    normalizer.step()
+    assert p.grad == 0
+
+
+def authors_rule(gradients, decay=0.9, floor=1e-2):
+    """EXACT's normaliser in plain Python: lists of numbers in, normalised lists and means out."""
+    mean, out, means = None, [], []
+    for numbers in gradients:
+        norm = math.sqrt(math.fsum(x * x for x in numbers))
+        mean = norm if mean is None else mean * decay + (1 - decay) * norm
+        out.append([x / max(mean, floor) for x in numbers])
+        means.append(mean)
+    return out, means
+
+
+@pytest.mark.parametrize(("decay", "floor"), [(0.9, 1e-2), (0.0, 1e-2), (0.5, 3.0)])
+def test_follows_the_authors_rule(decay, floor):
+    generator = torch.Generator().manual_seed(1)
+    parameters = [nn.Parameter(torch.zeros(n, dtype=torch.float64)) for n in (3, 1, 7)]
+    normalizer = GradientNormalizer(iter(parameters), decay=decay, floor=floor)
+    steps = [10.0 ** (i / 4 - 4) * torch.randn(11, generator=generator) for i in range(40)]
+    expected, means = authors_rule([step.double().tolist() for step in steps], decay, floor)
+    for step, numbers, mean in zip(steps, expected, means, strict=True):
+        give(parameters, step.double().split((3, 1, 7)))
+        normalizer.step()
+        close(torch.cat([p.grad for p in parameters]), numbers)
+        close(normalizer.ema, mean)
+
+
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+def test_a_bad_gradient_leaves_mean_and_gradients(bad):
+    first, second = parameter(0.0, 0.0), parameter(0.0)
+    normalizer = GradientNormalizer([first, second])
+    give((first, second), ([bad, 1], [2]))
+    assert not normalizer.step().isfinite()
+    assert normalizer.ema.isnan()  # the start is still to come
+    assert torch.equal(second.grad, torch.tensor([2.0]).double())
+    give((first, second), ([0, 3], [4]))
+    normalizer.step()
+    give((first, second), ([1, bad], [2]))
+    before = first.grad.clone()
+    normalizer.step()
+    torch.testing.assert_close(first.grad, before, rtol=0, atol=0, equal_nan=True)
+    assert second.grad == 2
+    close(normalizer.ema, 5)
+    give((first, second), ([0, 9], [12]))
+    normalizer.step()
+    close(normalizer.ema, 6)
+
+
+def test_half_precision_norms_are_measured_in_float32():
+    p = nn.Parameter(torch.zeros(1024, dtype=torch.float16))
+    normalizer = GradientNormalizer([p])
+    p.grad = torch.full_like(p, 60_000.0)  # norm 1,920,000: infinite in float16
+    normalizer.step()
+    close(normalizer.ema, 1_920_000, rtol=1e-6)
+    assert normalizer.ema.dtype == torch.float32
+    assert p.grad.dtype == torch.float16
+    close(p.grad, torch.full((1024,), 1 / 32), rtol=1e-3)
+
+
+def test_mixed_dtypes_make_one_norm():
+    parameters = [parameter(0.0, dtype=d) for d in (torch.float32, torch.float64, torch.bfloat16)]
+    normalizer = GradientNormalizer(parameters)
+    give(parameters, ([2.0], [3.0], [6.0]))
+    close(normalizer.step(), 7, rtol=1e-6)
+    for p, expected in zip(parameters, (2 / 7, 3 / 7, 6 / 7), strict=True):
+        close(p.grad, [expected], rtol=4e-3 if p.dtype == torch.bfloat16 else 1e-7)
+
+
+def test_all_groups_of_an_optimizer_count_and_parameters_without_gradient_do_not():
+    first, second, idle = parameter(0.0), parameter(0.0), parameter(0.0)
+    optimizer = torch.optim.SGD([{"params": [first, idle], "lr": 1.0}], lr=0.1)
+    normalizer = GradientNormalizer(optimizer)
+    assert normalizer.step() == 0
+    assert normalizer.ema.isnan()
+    optimizer.add_param_group({"params": [second]})
+    give((first, second, idle), ([3], [4], None))
+    close(normalizer.step(), 5)
+    close(second.grad, [0.8])
+    assert idle.grad is None
+
+
+def test_a_parameter_named_twice_is_divided_once():
+    p = parameter(0.0)
+    normalizer = GradientNormalizer([p, p])
+    give([p], [[4.0]])
+    close(normalizer.step(), 4)
+    close(p.grad, [1])
+
+
+def test_accumulated_micro_batches_equal_one_batch():
+    finals = []
+    for parts in (1, 4):
+        model, data, target = problem()
+        model = model.double()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        normalizer = GradientNormalizer(optimizer)
+        for _ in range(5):
+            for x, y in zip(data.double().chunk(parts), target.chunk(parts), strict=True):
+                (functional.expected_error(model(x), y) / parts).backward()
+            normalizer.step()
+            optimizer.step()
+            optimizer.zero_grad()
+        finals.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(*finals, rtol=1e-9, atol=1e-12)
+
+
+def test_under_a_grad_scaler_overflow_skips_the_step():
+    p = parameter(1.0, dtype=torch.float32)
+    optimizer = torch.optim.SGD([p], lr=0.5)
+    normalizer = GradientNormalizer(optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for factor in (4.0, INF, 2.0):
+        before, scale = p.item(), scaler.get_scale()
+        scaler.scale(p.sum() * factor).backward()
+        scaler.unscale_(optimizer)
+        norm = normalizer.step()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        if factor == INF:
+            assert p.item() == before
+            assert scaler.get_scale() == scale / 2
+            close(normalizer.ema, 4)
+        else:
+            assert norm == factor
+            assert p.item() == pytest.approx(before - 0.5 * factor / normalizer.ema.item())
+    close(normalizer.ema, 0.9 * 4 + 0.1 * 2, rtol=1e-6)
+
+
+def test_state_survives_a_file(tmp_path):
+    p = parameter(0.0)
+    normalizer = GradientNormalizer([p])
+    for step in range(3):
+        give([p], [[5.0 + step]])
+        normalizer.step()
+    mean, kept = normalizer.ema, normalizer.state_dict()
+    torch.save(kept, tmp_path / "normalizer.pt")
+    state = torch.load(tmp_path / "normalizer.pt", weights_only=True)
+    assert all(isinstance(value, torch.Tensor) for value in state.values())
+    q = parameter(0.0)
+    other = GradientNormalizer([q])
+    other.load_state_dict(state)
+    for one, its in ((normalizer, p), (other, q)):
+        give([its], [[7.0]])
+        one.step()
+    assert torch.equal(p.grad, q.grad)
+    assert torch.equal(normalizer.ema, other.ema)
+    assert mean == kept["ema"] == state["ema"] != other.ema  # what was read does not change later
+
+
+def test_training_twice_gives_the_same_bits():
+    finals = []
+    for _ in range(2):
+        model, data, target = problem(3)
+        optimizer = ASAM(torch.optim.Adam(model.parameters(), lr=0.01), rho=0.5)
+        normalizer = GradientNormalizer(optimizer)
+        for _ in range(10):
+            for finish in (optimizer.first_step, optimizer.second_step):
+                functional.expected_error(model(data), target).backward()
+                normalizer.step()
+                finish()
+        finals.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert torch.equal(*finals)
+
+
+# ASAM
+
+
+def quadratic(weight):
+    """(3 w₁² + w₂²) / 2, whose gradient is (3 w₁, w₂)."""
+    return (weight.square() @ torch.tensor([3.0, 1.0], dtype=weight.dtype)).sum() / 2
+
+
+def two_steps(optimizer, loss):
+    loss().backward()
+    optimizer.first_step()
+    loss().backward()
+    optimizer.second_step()
+
+
+def test_plain_sam_on_a_quadratic():
+    # w = (1, 4): g = (3, 4), ‖g‖ = 5, e = 0.5 g / 5 = (0.3, 0.4);
+    # the gradient at (1.3, 4.4) is (3.9, 4.4); w - 0.1 of it = (0.61, 3.56).
+    weight = nn.Parameter(torch.tensor([[1.0, 4.0]], dtype=torch.float64))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
+    quadratic(weight).backward()
+    optimizer.first_step()
+    close(weight, [[1.3, 4.4]])
+    assert weight.grad is None
+    quadratic(weight).backward()
+    optimizer.second_step()
+    close(weight, [[0.61, 3.56]])
+    assert weight.grad is None
+
+
+def test_adaptive_sam_on_a_quadratic():
+    # w = (1, 2), eta = 0: g = (3, 2), T g = (3, 4), ‖T g‖ = 5, T² g = (3, 8), e = (0.3, 0.8);
+    # the gradient at (1.3, 2.8) is (3.9, 2.8); w - 0.1 of it = (0.61, 1.72).
+    weight = nn.Parameter(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=0.0)
+    quadratic(weight).backward()
+    optimizer.first_step(zero_grad=False)
+    close(weight, [[1.3, 2.8]])
+    close(weight.grad, [[3, 2]])
+    optimizer.zero_grad()
+    quadratic(weight).backward()
+    optimizer.second_step(zero_grad=False)
+    close(weight, [[0.61, 1.72]])
+    close(weight.grad, [[3.9, 2.8]])
+
+
+def test_eta_lets_a_weight_of_zero_climb():
+    # w = (0, 3), eta = 1, g = (3, 1): T = (1, 4), T g = (3, 4), T² g = (3, 16), e = (0.3, 1.6).
+    weight = nn.Parameter(torch.tensor([[0.0, 3.0]], dtype=torch.float64))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=1.0)
+    give([weight], [[[3.0, 1.0]]])
+    optimizer.first_step()
+    close(weight, [[0.3, 4.6]])
+
+
+def test_biases_climb_as_in_plain_sam_and_share_one_norm():
+    # weight 2, g = 1.5: T g = 3, T² g = 6; bias 5, g = 4: T = 1. ‖·‖ = 5, rho = 0.5: e = 0.6, 0.4.
+    weight = nn.Parameter(torch.tensor([[2.0]], dtype=torch.float64))
+    bias, scalar = parameter(5.0), nn.Parameter(torch.tensor(7.0, dtype=torch.float64))
+    groups = [{"params": [weight]}, {"params": [bias, scalar], "lr": 1.0}]
+    optimizer = ASAM(torch.optim.SGD(groups, lr=0.1), rho=0.5, eta=0.0)
+    give((weight, bias, scalar), ([[1.5]], [4.0], 0.0))
+    optimizer.first_step()
+    close(weight, [[2.6]])
+    close(bias, [5.4])
+    close(scalar, 7)
+
+
+def test_matches_the_definition_on_a_network():
+    model, data, target = problem()
+    model = model.double()
+    optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1))
+    assert (optimizer.rho, optimizer.eta) == (2.0, 0.01)
+    functional.expected_error(model(data.double()), target).backward()
+    weights = [p.detach().clone() for p in model.parameters()]
+    gradients = [p.grad.clone() for p in model.parameters()]
+    stretch = [w.abs() + 0.01 if w.ndim > 1 else torch.ones_like(w) for w in weights]
+    norm = math.sqrt(
+        sum(float((t * g).square().sum()) for t, g in zip(stretch, gradients, strict=True))
+    )
+    optimizer.first_step()
+    for p, w, t, g in zip(model.parameters(), weights, stretch, gradients, strict=True):
+        torch.testing.assert_close(p.detach(), w + 2.0 * t * t * g / norm, rtol=1e-12, atol=1e-14)
+    optimizer.restore()
+    for p, w in zip(model.parameters(), weights, strict=True):
+        assert torch.equal(p, w)
+
+
+def test_default_radius_of_plain_sam():
+    optimizer = ASAM(torch.optim.SGD([parameter(1.0)], lr=0.1), adaptive=False)
+    assert optimizer.rho == 0.05
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-10, 1.0, 1e10])
+def test_the_climb_does_not_depend_on_the_gradients_size(scale):
+    weight = nn.Parameter(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=0.0)
+    give([weight], [[[3.0 * scale, 2.0 * scale]]])
+    optimizer.first_step()
+    close(weight, [[1.3, 2.8]])
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1.0, 1e4])
+def test_half_precision_weights_climb(scale):
+    # T g underflows in float16 at the small end, ‖T g‖ overflows at the large one
+    weight = nn.Parameter(torch.tensor([[0.25, 0.5]] * 50, dtype=torch.float16))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=1.0, eta=0.0)
+    gradient = torch.tensor([[6.0, 4.0]] * 50).mul(scale).half()
+    weight.grad = gradient.clone()
+    before, gradient = weight.detach().double(), gradient.double()
+    optimizer.first_step()
+    norm = (before * gradient).norm()
+    close(weight, (before + before.square() * gradient / norm).half(), rtol=1e-3)
+    assert (weight != before).all()
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+@pytest.mark.parametrize("gradient", [[0.0, 0.0], [NAN, 1.0], [INF, 1.0], [-INF, NAN]])
+def test_a_zero_or_bad_gradient_gives_no_climb(adaptive, gradient):
+    weight, other = nn.Parameter(torch.tensor([[1.0, -0.0]])), parameter(3.0, dtype=torch.float32)
+    optimizer = ASAM(torch.optim.SGD([weight, other], lr=0.1), adaptive=adaptive)
+    give([weight, other], [[gradient], [0.0]])
+    optimizer.first_step()
+    assert torch.equal(weight, torch.tensor([[1.0, 0.0]]))
+    assert other == 3
+    give([weight, other], [[[1.0, 1.0]], None])
+    optimizer.second_step()
+    close(weight, [[0.9, -0.1]], rtol=1e-6)
+
+
+def test_a_radius_of_zero_is_the_base_optimizer():
+    plain = nn.Parameter(torch.tensor([[1.0, 2.0]]))
+    sharp = nn.Parameter(plain.detach().clone())
+    base = torch.optim.SGD([plain], lr=0.1, momentum=0.9)
+    optimizer = ASAM(torch.optim.SGD([sharp], lr=0.1, momentum=0.9), rho=0)
+    for _ in range(5):
+        base.zero_grad()
+        quadratic(plain).backward()
+        base.step()
+        two_steps(optimizer, lambda: quadratic(sharp))
+    assert torch.equal(plain, sharp)
+
+
+BASES = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=1e-3),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=1.0),  # has a rho of its own
+}
+every_base = pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+
+
+@every_base
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_closure_and_two_steps_agree_and_equal_the_procedure_by_hand(base, adaptive):
+    def fresh():
+        model, data, target = problem(2)
+        return model, lambda: functional.leaky_expected_error(model(data), target)
+
+    closed, closed_loss = fresh()
+    stepped, stepped_loss = fresh()
+    by_hand, hand_loss = fresh()
+    optimizer = ASAM(base(closed.parameters()), rho=0.5, adaptive=adaptive)
+    two_step = ASAM(base(stepped.parameters()), rho=0.5, adaptive=adaptive)
+    bare = base(by_hand.parameters())
+    climber = ASAM(base(by_hand.parameters()), rho=0.5, adaptive=adaptive)
+
+    def closure():
+        loss = closed_loss()
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        expected = closed_loss().item()
+        assert optimizer.step(closure).item() == expected
+        two_steps(two_step, stepped_loss)
+        # By hand: climb, take the gradient there, return, step.
+        weights = [p.detach().clone() for p in by_hand.parameters()]
+        hand_loss().backward()
+        climber.first_step()
+        hand_loss().backward()
+        with torch.no_grad():
+            for p, w in zip(by_hand.parameters(), weights, strict=True):
+                p.copy_(w)
+        climber.restore()
+        bare.step()
+        bare.zero_grad()
+    for a, b, c in zip(
+        closed.parameters(), stepped.parameters(), by_hand.parameters(), strict=True
+    ):
+        assert torch.equal(a, b)
+        assert torch.equal(a, c)
+
+
+def test_a_failing_closure_leaves_the_weights():
+    weight = nn.Parameter(torch.tensor([[1.0, 2.0]]))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1))
+    calls = []
+
+    def closure():
+        calls.append(weight.detach().clone())
+        if len(calls) == 2:
+            raise ArithmeticError
+        quadratic(weight).backward()
+
+    with pytest.raises(ArithmeticError):
+        optimizer.step(closure)
+    assert not torch.equal(*calls)
+    assert torch.equal(weight, calls[0])
+    optimizer.first_step()  # and ready for the next
+
+
+def test_unused_parameters_stay():
+    used, idle = nn.Parameter(torch.tensor([[1.0, 2.0]])), nn.Parameter(torch.ones(2, 2))
+    optimizer = ASAM(torch.optim.SGD([used, idle], lr=0.1, weight_decay=1.0))
+    two_steps(optimizer, lambda: quadratic(used))
+    assert torch.equal(idle, torch.ones(2, 2))
+    optimizer.first_step()
+    optimizer.second_step()  # nothing has a gradient: nothing moves, nothing fails
+
+
+@pytest.mark.parametrize("closure", [True, False], ids=["closure", "two steps"])
+@pytest.mark.parametrize("outer", [True, False], ids=["on ASAM", "on its base"])
+def test_learning_rate_schedulers(outer, closure):
+    weight = nn.Parameter(torch.tensor([[1.0, 2.0]]))
+    base = torch.optim.SGD([weight], lr=0.8, momentum=0.5)
+    optimizer = ASAM(base, rho=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer if outer else base, 1, gamma=0.5)
+    rates = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # none about the order of the two steps
+        for _ in range(3):
+            rates.append(optimizer.param_groups[0]["lr"])
+            if closure:
+                optimizer.step(lambda: quadratic(weight).backward())
+            else:
+                two_steps(optimizer, lambda: quadratic(weight))
+            scheduler.step()
+    assert rates == [0.8, 0.4, 0.2]
+    assert optimizer.param_groups is base.param_groups
+    assert optimizer.state is base.state
+    # one that looks into the defaults
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+
+
+@every_base
+def test_state_of_asam_survives_a_file(base, tmp_path):
+    def run(model, optimizer, steps):
+        for _ in range(steps):
+            two_steps(optimizer, lambda: functional.expected_error(model(data), target))
+
+    model, data, target = problem()
+    optimizer = ASAM(base(model.parameters()), rho=0.3, eta=0.02, adaptive=False)
+    run(model, optimizer, 3)
+    torch.save((model.state_dict(), optimizer.state_dict()), tmp_path / "run.pt")
+    weights, state = torch.load(tmp_path / "run.pt", weights_only=True)
+    other = problem()[0]
+    other.load_state_dict(weights)
+    resumed = ASAM(base(other.parameters()))
+    resumed.load_state_dict(state)
+    assert (resumed.rho, resumed.eta, resumed.adaptive) == (0.3, 0.02, False)
+    assert resumed.param_groups is resumed.base_optimizer.param_groups
+    assert "asam" in state  # the caller's dictionary is left alone
+    run(model, optimizer, 3)
+    run(other, resumed, 3)
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b)
+    resumed.load_state_dict(base(other.parameters()).state_dict())  # of the base optimiser alone
+    assert resumed.rho == 0.3
+
+
+def test_copies_and_pickles():
+    model, data, target = problem()
+    optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), rho=0.3)
+    torch.optim.lr_scheduler.StepLR(optimizer, 1)  # patches step on the object
+    two_steps(optimizer, lambda: functional.expected_error(model(data), target))
+    for twin, its in (
+        copy.deepcopy((model, optimizer)),
+        pickle.loads(pickle.dumps((model, optimizer))),
+    ):
+        two_steps(its, lambda: functional.expected_error(twin(data), target))  # noqa: B023
+        assert its.rho == 0.3
+        assert its.param_groups is its.base_optimizer.param_groups
+        assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters()))  # noqa: B905
+    with pytest.raises(AttributeError, match="radius"):
+        _ = optimizer.radius
+
+
+def test_groups_can_be_added_and_hooks_run():
+    first, second = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))
+    optimizer = ASAM(torch.optim.SGD([first], lr=0.1))
+    optimizer.add_param_group({"params": [second], "lr": 1.0})
+    assert [group["lr"] for group in optimizer.base_optimizer.param_groups] == [0.1, 1.0]
+    seen = []
+    optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    optimizer.step(lambda: (first * second).sum().backward())
+    assert seen == ["after"]
+    assert "ASAM" in repr(optimizer)
+
+
+def test_the_normalizer_on_both_passes():
+    # L = (3 w₁² + w₂²) / 2 at (1, 4), plain, rho = 0.5. First pass: g = (3, 4), mean 5, climb
+    # (0.3, 0.4) whatever the mean. Second pass: g = (3.9, 4.4), norm √34.57,
+    # mean 4.5 + 0.1 √34.57; w - 0.1 g / mean.
+    weight = nn.Parameter(torch.tensor([[1.0, 4.0]], dtype=torch.float64))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
+    normalizer = GradientNormalizer(optimizer)
+    quadratic(weight).backward()
+    normalizer.step()
+    close(weight.grad, [[0.6, 0.8]])
+    optimizer.first_step()
+    close(weight, [[1.3, 4.4]])
+    quadratic(weight).backward()
+    close(normalizer.step(), math.sqrt(34.57))
+    optimizer.second_step()
+    mean = 4.5 + 0.1 * math.sqrt(34.57)
+    close(normalizer.ema, mean)
+    close(weight, [[1 - 0.39 / mean, 4 - 0.44 / mean]])
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["second pass", "both passes"])
+def test_asam_and_normalizer_under_a_grad_scaler(both):
+    # As above, with loss scaling; an overflow in either pass leaves the weights as they were.
+    weight = nn.Parameter(torch.tensor([[1.0, 4.0]]))
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
+    base = optimizer.base_optimizer
+    normalizer = GradientNormalizer(optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    for first, second in ((1.0, INF), (INF, INF), (1.0, 1.0)):
+        before = weight.detach().clone()
+        scaler.scale(quadratic(weight) * first).backward()
+        if both:
+            scaler.unscale_(base)
+            normalizer.step()
+            scaler.update()
+        optimizer.first_step()
+        assert torch.equal(weight, before) == (first == INF)
+        scaler.scale(quadratic(weight) * second).backward()
+        scaler.unscale_(base)
+        normalizer.step()
+        optimizer.restore()
+        assert torch.equal(weight, before)
+        scaler.step(base)
+        scaler.update()
+        optimizer.zero_grad()
+        assert torch.equal(weight, before) == (second == INF)
+    # norms 5 (twice) and √34.57 with both passes, √34.57 alone with the second
+    mean = 4.5 + 0.1 * math.sqrt(34.57) if both else math.sqrt(34.57)
+    close(weight, [[1 - 0.39 / mean, 4 - 0.44 / mean]], rtol=1e-6)
+
+
+def test_both_together_learn_to_classify():
+    model, data, target = problem()
+    optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), rho=0.5)
+    normalizer = GradientNormalizer(optimizer)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 20, gamma=0.3)
+
+    def closure():
+        loss = functional.expected_error(model(data), target)
+        loss.backward()
+        normalizer.step()
+        return loss
+
+    losses = []
+    for _ in range(40):
+        losses.append(optimizer.step(closure).item())
+        scheduler.step()
+    accuracy = (model(data).argmax(1) == target).double().mean()
+    assert losses[-1] < losses[0] / 5
+    assert accuracy > 0.95
+    assert normalizer.ema.isfinite()
+
+
+# Bad input
+
+P = parameter(1.0)
+SGD = torch.optim.SGD([P], lr=0.1)
+
+
+def after_gradient(make, gradient):
+    p = nn.Parameter(torch.zeros(3, 2, dtype=gradient.dtype))
+    p.grad = gradient
+    made = make(torch.optim.SGD([p], lr=0.1))
+    return made.first_step() if isinstance(made, ASAM) else made.step()
+
+
+def climb_twice():
+    optimizer = ASAM(SGD)
+    optimizer.first_step()
+    optimizer.first_step()
+
+
+SPARSE = torch.zeros(3, 2).to_sparse()
+COMPLEX = torch.zeros(3, 2, dtype=torch.complex64)
+
+# (what, call, exception, the argument's name, a piece of the sentence)
+BAD = [
+    ("decay 1.5", lambda: GradientNormalizer(SGD, decay=1.5), ValueError, "decay", "[0, 1); got 1"),
+    ("decay 1", lambda: GradientNormalizer(SGD, decay=1), ValueError, "decay", "[0, 1)"),
+    ("decay NaN", lambda: GradientNormalizer(SGD, decay=NAN), ValueError, "decay", "nan"),
+    ("decay text", lambda: GradientNormalizer(SGD, decay="0.9"), TypeError, "decay", "'0.9'"),
+    ("floor 0", lambda: GradientNormalizer(SGD, floor=0), ValueError, "floor", "> 0"),
+    ("floor infinite", lambda: GradientNormalizer(SGD, floor=INF), ValueError, "floor", "inf"),
+    ("no parameters", lambda: GradientNormalizer([]), ValueError, "parameters", "none"),
+    (
+        "a module",
+        lambda: GradientNormalizer(nn.Linear(1, 1)),
+        TypeError,
+        "parameters",
+        "model.parameters()",
+    ),
+    ("a number", lambda: GradientNormalizer(3), TypeError, "parameters", "int"),
+    ("groups", lambda: GradientNormalizer([{"params": [P]}]), TypeError, "parameters", "dict"),
+    (
+        "names",
+        lambda: GradientNormalizer(nn.Linear(1, 1).named_parameters()),
+        TypeError,
+        "parameters",
+        "tuple",
+    ),
+    (
+        "sparse gradient",
+        lambda: after_gradient(GradientNormalizer, SPARSE),
+        TypeError,
+        "gradients",
+        "torch.sparse_coo",
+    ),
+    (
+        "complex gradient",
+        lambda: after_gradient(GradientNormalizer, COMPLEX),
+        TypeError,
+        "gradients",
+        "complex64",
+    ),
+    (
+        "foreign state",
+        lambda: GradientNormalizer(SGD).load_state_dict({"mean": 1.0}),
+        TypeError,
+        "state_dict",
+        "'mean'",
+    ),
+    (
+        "state of the wrong shape",
+        lambda: GradientNormalizer(SGD).load_state_dict({"ema": torch.ones(2)}),
+        ValueError,
+        "state_dict",
+        "(2,)",
+    ),
+    ("a class", lambda: ASAM(torch.optim.SGD), TypeError, "base_optimizer", "made already"),
+    ("parameters", lambda: ASAM([P]), TypeError, "base_optimizer", "lr=0.1"),
+    ("negative rho", lambda: ASAM(SGD, rho=-0.1), ValueError, "rho", "-0.1"),
+    ("rho NaN", lambda: ASAM(SGD, rho=NAN), ValueError, "rho", "nan"),
+    ("rho text", lambda: ASAM(SGD, rho="big"), TypeError, "rho", "'big'"),
+    ("negative eta", lambda: ASAM(SGD, eta=-1.0), ValueError, "eta", "-1.0"),
+    ("adaptive 1", lambda: ASAM(SGD, adaptive=1), TypeError, "adaptive", "got 1"),
+    ("no closure", lambda: ASAM(SGD).step(), TypeError, "closure", "first_step"),
+    ("closure a loss", lambda: ASAM(SGD).step(0.5), TypeError, "closure", "0.5"),
+    ("second first", lambda: ASAM(SGD).second_step(), RuntimeError, "second_step", "no climb"),
+    ("first twice", climb_twice, RuntimeError, "first_step", "again"),
+    ("sparse climb", lambda: after_gradient(ASAM, SPARSE), TypeError, "gradients", "sparse=False"),
+    ("complex climb", lambda: after_gradient(ASAM, COMPLEX), TypeError, "gradients", "complex64"),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "name", "piece"), [b[1:] for b in BAD], ids=[b[0] for b in BAD]
+)
+def test_bad_input_gets_a_sentence(call, kind, name, piece):
+    with pytest.raises(kind) as caught:
+        call()
+    sentence = str(caught.value)
+    assert type(caught.value) is kind
+    assert sentence.startswith(f"{name} must ")
+    assert "got " in sentence
+    assert piece in sentence
+    assert "\n" not in sentence
+    assert sentence.endswith(".")
+
+
+@pytest.mark.parametrize("thing", [GradientNormalizer, ASAM], ids=lambda thing: thing.__name__)
+def test_docstrings_have_all_sections(thing):
+    text = inspect.getdoc(thing)
+    headings = ["Definition", "Args", "Raises", "Example", "Reference"]
+    places = [text.find(f"\n{heading}:\n") for heading in headings]
+    assert -1 not in places
+    assert places == sorted(places)
+    for name in inspect.signature(thing).parameters:
+        assert f"\n    {name}: " in text[places[1] : places[2]]
