@@ -26,7 +26,7 @@ demo: install ## Train one small model with every loss and print the accuracies.
 	@$(BIN)/python examples/demo.py
 
 test: install ## Run the tests.
-	@$(BIN)/python -m pytest -q -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto -m "not slow"
 
 test-slow: install ## Run the tests that take minutes.
 	@$(BIN)/python -m pytest -q -m slow

@@ -6,7 +6,7 @@ the dtype, without a sample drawn.
 
 from torch import Tensor
 
-from expacc.ops import all_log_probs, compute_dtype, orthant, win
+from expacc.ops import all_log_probs, compute_dtype, is_plain_eager, orthant_logs, win
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.refusals import bad_logits, check_choice, check_nodes, check_number
 
@@ -51,7 +51,7 @@ def log_orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
         (C-1)-dimensional integral.
     """
     work, count = _read_margins(margins, nodes)
-    log_prob: Tensor = orthant(work, count)[0]
+    log_prob, _ = orthant_logs(work, count, eager=is_plain_eager())
     return log_prob.to(margins.dtype)
 
 
@@ -85,7 +85,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
         Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Eq. 16.
     """
     work, count = _read_margins(margins, nodes)
-    log_prob: Tensor = orthant(work, count)[0]
+    log_prob, _ = orthant_logs(work, count, eager=is_plain_eager())
     return log_prob.exp().to(margins.dtype)
 
 

@@ -7,7 +7,14 @@ from torch import Tensor
 
 from expacc.contract import Batch, Reduction, kept_logits, read_batch, reduce_rows
 from expacc.functional.standardize import standardize_logits
-from expacc.ops import CLASS_AXIS, compute_dtype, contest, is_plain_eager, orthant, target_log_prob
+from expacc.ops import (
+    CLASS_AXIS,
+    compute_dtype,
+    contest,
+    is_plain_eager,
+    orthant_logs,
+    target_log_prob,
+)
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
 from expacc.refusals import bad_sigma, check_choice, check_count, check_number
@@ -206,6 +213,5 @@ def _of_labels(
         first = torch.zeros(flat.shape[0], dtype=torch.int64, device=flat.device)
         log_prob = target_log_prob(flat, first).reshape(labels.shape)
         return -log_prob if log else -torch.expm1(log_prob)
-    log_prob, log_error, _, _ = orthant(margins, 0)
-    value: Tensor = -log_prob if log else log_error.exp()
-    return value
+    log_prob, log_error = orthant_logs(margins, 0, eager=is_plain_eager())
+    return -log_prob if log else log_error.exp()

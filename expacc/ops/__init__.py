@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.orthant import orthant
+from expacc.ops.orthant import orthant_logs
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
@@ -30,7 +30,7 @@ __all__ = [
     "error_of",
     "is_plain_eager",
     "log_prob_loss",
-    "orthant",
+    "orthant_logs",
     "row_dtype",
     "target_log_prob",
     "win",
