@@ -6,7 +6,7 @@ the dtype, without a sample drawn.
 
 from torch import Tensor
 
-from expacc.ops import all_log_probs, compute_dtype, is_plain_eager, orthant_logs, win
+from expacc.ops import all_log_probs, compute_dtype, orthant_logs, win_chances
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.refusals import bad_logits, check_choice, check_nodes, check_number
 
@@ -51,7 +51,7 @@ def log_orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
         (C-1)-dimensional integral.
     """
     work, count = _read_margins(margins, nodes)
-    log_prob, _ = orthant_logs(work, count, eager=is_plain_eager())
+    log_prob, _ = orthant_logs(work, count)
     return log_prob.to(margins.dtype)
 
 
@@ -85,7 +85,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
         Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Eq. 16.
     """
     work, count = _read_margins(margins, nodes)
-    log_prob, _ = orthant_logs(work, count, eager=is_plain_eager())
+    log_prob, _ = orthant_logs(work, count)
     return log_prob.exp().to(margins.dtype)
 
 
@@ -132,5 +132,4 @@ def win_probabilities(
     if noise == "gumbel":
         flat = scaled.reshape(-1, scaled.shape[-1])
         return all_log_probs(flat).exp().reshape(scaled.shape).to(logits.dtype)
-    chances: Tensor = win(scaled, noise)
-    return chances.to(logits.dtype)
+    return win_chances(scaled, noise).to(logits.dtype)

@@ -17,7 +17,7 @@ from expacc import log_orthant_prob, orthant_prob, win_probabilities
 from expacc.functional import exact_error, expected_cost, expected_error
 from expacc.ops.calm import is_calm
 from expacc.ops.contest import contest, contest_nodes
-from expacc.ops.orthant import orthant, orthant_logs
+from expacc.ops.orthant_node import orthant, orthant_logs
 from expacc.ops.win import win, win_backward
 
 TABLE = json.loads((Path(__file__).parent / "tables" / "orthant.json").read_text())["cases"]
@@ -157,7 +157,7 @@ def test_operations_are_registered_well():
         (margins.detach(), torch.ones(3, 4).double(), "laplace", 2, False),
         test_utils=tests,
     )
-    values = torch.func.vmap(lambda m: orthant_logs(m, 0, eager=False)[0])(margins[None])
+    values = torch.func.vmap(lambda m: orthant_logs(m, 0)[0])(margins[None])
     torch.testing.assert_close(values[0], log_orthant_prob(margins))
 
 

@@ -213,5 +213,5 @@ def _of_labels(
         first = torch.zeros(flat.shape[0], dtype=torch.int64, device=flat.device)
         log_prob = target_log_prob(flat, first).reshape(labels.shape)
         return -log_prob if log else -torch.expm1(log_prob)
-    log_prob, log_error = orthant_logs(margins, 0, eager=is_plain_eager())
+    log_prob, log_error = orthant_logs(margins, 0)
     return -log_prob if log else log_error.exp()

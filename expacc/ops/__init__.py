@@ -6,19 +6,19 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.orthant import orthant_logs
+from expacc.ops.mode import is_plain_eager
+from expacc.ops.orthant_node import orthant_logs
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
     compute_dtype,
     row_dtype,
 )
-from expacc.ops.win import win
+from expacc.ops.win import win_chances
 
 __all__ = [
     "CLASS_AXIS",
@@ -33,17 +33,8 @@ __all__ = [
     "orthant_logs",
     "row_dtype",
     "target_log_prob",
-    "win",
+    "win_chances",
 ]
-
-
-def is_plain_eager() -> bool:
-    """True when nothing traces or transforms us: values may be read, one fused node may be used."""
-    return (
-        not torch.compiler.is_compiling()
-        and torch._C._functorch.maybe_current_level() is None  # vmap, grad, jvp …
-        and forward_ad._current_level < 0
-    )
 
 
 def log_prob_loss(

@@ -187,8 +187,8 @@ def _log_counts(x: Tensor, noise: Noise, topk: int) -> tuple[Tensor, Tensor]:
     log_scale = scale
     while table.shape[-2] > 1:
         if table.shape[-2] % 2:  # an empty group: no rival above, for sure
-            empty = torch.zeros_like(table[..., :1, :])
-            empty[..., 0] = 1
+            first, rest = table[..., :1, :1], table[..., :1, 1:]
+            empty = torch.cat([torch.ones_like(first), torch.zeros_like(rest)], -1)
             table = torch.cat([table, empty], -2)
             log_scale = torch.cat([log_scale, torch.zeros_like(log_scale[..., :1])], -1)
         table = _merge(table[..., ::2, :], table[..., 1::2, :])

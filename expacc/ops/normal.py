@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expacc.ops.mode import is_plain_eager
+
 __all__ = ["DEEP", "deep_tail", "log_normal_cdf", "log_normal_cdf_and_mills"]
 
 _SQRT2 = math.sqrt(2.0)
@@ -65,8 +67,9 @@ def log_normal_cdf_and_mills(x: Tensor) -> tuple[Tensor, Tensor]:
     mills = (-_LOG_SQRT_2PI - yc * yc).exp_().div_(e)
     # log Φ = log1p(-Φ(-x)) on the right, where Φ is close to 1
     log_phi = torch.where(y < 0, torch.log1p(torch.erfc(-y).mul_(-0.5)), e.log_())
-    # (on a device the question would cost a synchronisation, so there the answer is yes)
-    if not y.is_cpu or (y.numel() > 0 and bool(y.max() > DEEP)):
+    # On a device the question would cost a synchronisation, in a graph it cannot be asked: yes.
+    askable = y.is_cpu and is_plain_eager()
+    if not askable or (y.numel() > 0 and bool(y.max() > DEEP)):
         d_log, d_mills = deep_tail(y)
         log_phi.add_(d_log)
         mills.add_(d_mills)

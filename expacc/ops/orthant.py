@@ -32,7 +32,7 @@ innermost, so that sums over rivals and nodes vectorise for any number of classe
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,7 +40,7 @@ from torch import Tensor
 from expacc.ops.calm import integrate_calm, is_calm
 from expacc.ops.normal import DEEP, deep_tail, log_normal_cdf_and_mills
 
-__all__ = ["NODES", "orthant", "orthant_logs"]
+__all__ = ["NODES", "integrate_orthant"]
 
 _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -284,7 +284,7 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     return small_log, ahead, gradient
 
 
-def _forward(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def integrate_orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P, log(1-P), the smaller of the two, and ∂P/∂margins divided by its exponential."""
     lead = margins.shape[:-1]
     flat = margins.detach().reshape(math.prod(lead), margins.shape[-1])
@@ -300,105 +300,3 @@ def _forward(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tenso
         small_log.reshape(lead),
         gradient.reshape(margins.shape),
     )
-
-
-def _chain(saved: tuple[Tensor, ...], d_log_p: Tensor | None, d_log_q: Tensor | None) -> Tensor:
-    """The gradient of the margins from those of log P and log(1-P)."""
-    log_p, log_q, small_log, gradient = saved
-    # ∂log P = gradient · e^{small - log P}, ∂log(1-P) = -gradient · e^{small - log(1-P)}: one of
-    # the two exponentials is exactly 1, and nothing under- or overflows.
-    factor = torch.zeros_like(small_log)
-    if d_log_p is not None:
-        factor = d_log_p * (small_log - log_p).exp()
-    if d_log_q is not None:
-        certain = log_q == -torch.inf  # all rivals absent: the gradient is 0
-        factor = factor - d_log_q * torch.where(certain, 0, small_log - log_q).exp()
-    return gradient * factor.to(gradient.dtype).unsqueeze(-1)
-
-
-_TWICE = (
-    "orthant_prob must not be differentiated twice; got a double backward. Its gradient is "
-    "computed together with its value, and has none of its own."
-)
-
-
-# In plain eager use an autograd node costs 40 µs; a registered operation costs 500 µs, but it is
-# what torch.compile and vmap can see.
-
-
-class _RefuseTwice(torch.autograd.Function):
-    """The gradient, tied to the margins by a node that refuses to be differentiated."""
-
-    @staticmethod
-    def forward(ctx: Any, gradient: Tensor, margins: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        raise RuntimeError(_TWICE)
-
-
-class _EagerOrthant(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        outputs = _forward(margins, nodes)
-        ctx.save_for_backward(margins, *outputs)
-        return outputs[0], outputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor | None) -> tuple[Tensor, None]:
-        margins, *saved = ctx.saved_tensors
-        with torch.no_grad():
-            gradient = _chain(tuple(saved), *grad_outputs)
-        if torch.is_grad_enabled():
-            gradient = _RefuseTwice.apply(gradient, margins)  # type: ignore[no-untyped-call]
-        return gradient, None
-
-
-def orthant_logs(margins: Tensor, nodes: int, *, eager: bool) -> tuple[Tensor, Tensor]:
-    """log P and log(1-P), (…), float64, of margins (…, R), float32 or float64.
-
-    Args:
-        margins: +inf is an absent rival.
-        nodes: of the quadrature; 0 for the dtype's own.
-        eager: nothing traces or transforms us.
-    """
-    if eager:
-        log_p, log_q = _EagerOrthant.apply(margins, nodes)  # type: ignore[no-untyped-call]
-    else:
-        log_p, log_q, _, _ = orthant(margins, nodes)
-    return log_p, log_q
-
-
-@torch.library.custom_op("expacc::orthant", mutates_args=())
-def orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``_forward`` as an operation of its own: torch.compile and vmap see one node."""
-    return _forward(margins, nodes)
-
-
-@orthant.register_fake
-def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    row = margins.new_empty(margins.shape[:-1], dtype=torch.float64)
-    return row, torch.empty_like(row), torch.empty_like(row), margins.new_empty(margins.shape)
-
-
-@orthant.register_vmap
-def _(info: Any, in_dims: Any, margins: Tensor, nodes: int) -> Any:
-    return orthant(margins.movedim(in_dims[0], 0), nodes), (0, 0, 0, 0)
-
-
-def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output)
-
-
-def _backward(
-    ctx: Any, d_log_p: Tensor | None, d_log_q: Tensor | None, d_small: Any, d_gradient: Any
-) -> tuple[Tensor | None, None]:
-    if d_small is not None or d_gradient is not None:
-        raise RuntimeError(_TWICE)
-    return _chain(ctx.saved_tensors, d_log_p, d_log_q), None
-
-
-orthant.register_autograd(_backward, setup_context=_setup_context)

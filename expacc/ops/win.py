@@ -87,11 +87,6 @@ def _(means: Tensor, noise: str) -> Tensor:
     return means.new_empty(means.shape)
 
 
-@win.register_vmap
-def _(info: Any, in_dims: Any, means: Tensor, noise: str) -> Any:
-    return win(means.movedim(in_dims[0], 0), noise), 0
-
-
 @torch.library.custom_op("expacc::win_backward", mutates_args=())
 def win_backward(means: Tensor, upstream: Tensor, noise: str) -> Tensor:
     """Σ_k upstream_k dP_k/dmeans_j."""
@@ -112,33 +107,56 @@ def _(means: Tensor, upstream: Tensor, noise: str) -> Tensor:
     return means.new_empty(means.shape)
 
 
-@win_backward.register_vmap
-def _(info: Any, in_dims: Any, means: Tensor, upstream: Tensor, noise: str) -> Any:
-    moved = [
-        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
-        for tensor, axis in zip((means, upstream), in_dims[:2], strict=True)
-    ]
-    return win_backward(*moved, noise), 0
+class _WinGradient(torch.autograd.Function):
+    """The gradient, which refuses to be differentiated again."""
+
+    @staticmethod
+    def forward(means: Tensor, upstream: Tensor, noise: str) -> Tensor:
+        return win_backward(means, upstream, noise)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        raise RuntimeError(
+            "win_probabilities must not be differentiated twice; got a double backward. "
+            "Use noise='gumbel', whose win probabilities are a softmax, if you need one."
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, means: Tensor, upstream: Tensor, noise: str) -> Any:
+        moved = [
+            t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
+            for t, axis in zip((means, upstream), in_dims[:2], strict=True)
+        ]
+        return _WinGradient.apply(*moved, noise), 0  # type: ignore[no-untyped-call]
 
 
-def _setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-    means, ctx.noise = inputs
-    ctx.save_for_backward(means)
+class _Win(torch.autograd.Function):
+    """``win`` with its gradient, under torch.compile and torch.func too."""
+
+    @staticmethod
+    def forward(means: Tensor, noise: str) -> Tensor:
+        return win(means, noise)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        means, ctx.noise = inputs
+        ctx.save_for_backward(means)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        (means,) = ctx.saved_tensors
+        return _WinGradient.apply(means, grad_outputs[0], ctx.noise), None  # type: ignore[no-untyped-call]
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, means: Tensor, noise: str) -> Any:
+        return _Win.apply(means.movedim(in_dims[0], 0), noise), 0  # type: ignore[no-untyped-call]
 
 
-def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-    (means,) = ctx.saved_tensors
-    return win_backward(means, grad, ctx.noise), None
-
-
-win.register_autograd(_backward, setup_context=_setup_context)
-
-
-def _refuse(ctx: Any, grad: Tensor) -> Any:
-    raise RuntimeError(
-        "win_probabilities must not be differentiated twice; got a double backward. "
-        "Use noise='gumbel', whose win probabilities are a softmax, if you need one."
-    )
-
-
-win_backward.register_autograd(_refuse)
+def win_chances(means: Tensor, noise: str) -> Tensor:
+    """P(argmax = j), (…, C), of unit noise around ``means`` (…, C), differentiable once."""
+    result: Tensor = _Win.apply(means, noise)  # type: ignore[no-untyped-call]
+    return result

@@ -1,0 +1,122 @@
+"""The orthant integral as a node of autograd: eager, compiled, and under torch.func."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from expacc.ops.mode import is_plain_eager
+from expacc.ops.orthant import integrate_orthant
+
+__all__ = ["orthant", "orthant_logs"]
+
+
+def _chain(saved: tuple[Tensor, ...], d_log_p: Tensor | None, d_log_q: Tensor | None) -> Tensor:
+    """The gradient of the margins from those of log P and log(1-P)."""
+    log_p, log_q, small_log, gradient = saved
+    # ∂log P = gradient · e^{small - log P}, ∂log(1-P) = -gradient · e^{small - log(1-P)}: one of
+    # the two exponentials is exactly 1, and nothing under- or overflows.
+    factor = torch.zeros_like(small_log)
+    if d_log_p is not None:
+        factor = d_log_p * (small_log - log_p).exp()
+    if d_log_q is not None:
+        certain = log_q == -torch.inf  # all rivals absent: the gradient is 0
+        factor = factor - d_log_q * torch.where(certain, 0, small_log - log_q).exp()
+    return gradient * factor.to(gradient.dtype).unsqueeze(-1)
+
+
+_TWICE = (
+    "orthant_prob must not be differentiated twice; got a double backward. Its gradient is "
+    "computed together with its value, and has none of its own."
+)
+
+
+@torch.library.custom_op("expacc::orthant", mutates_args=())
+def orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``integrate_orthant`` as an operation of its own: torch.compile sees one node."""
+    return integrate_orthant(margins, nodes)
+
+
+@orthant.register_fake
+def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    row = margins.new_empty(margins.shape[:-1], dtype=torch.float64)
+    return row, torch.empty_like(row), torch.empty_like(row), margins.new_empty(margins.shape)
+
+
+class _RefuseTwice(torch.autograd.Function):
+    """The gradient, tied to the margins by a node that refuses to be differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(gradient: Tensor, margins: Tensor) -> Tensor:
+        return gradient.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        raise RuntimeError(_TWICE)
+
+
+def _gradient(margins: Tensor, saved: tuple[Tensor, ...], d_log_p: Any, d_log_q: Any) -> Tensor:
+    if torch.compiler.is_compiling():  # which supports no double backward, and says so
+        return _chain(saved, d_log_p, d_log_q)
+    with torch.no_grad():
+        gradient = _chain(saved, d_log_p, d_log_q)
+    if torch.is_grad_enabled():
+        gradient = _RefuseTwice.apply(gradient, margins)  # type: ignore[no-untyped-call]
+    return gradient
+
+
+class _TracedOrthant(torch.autograd.Function):
+    """For torch.compile and torch.func."""
+
+    @staticmethod
+    def forward(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        return orthant(margins, nodes)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output[2], output[3])
+        ctx.save_for_backward(inputs[0], *output)
+
+    @staticmethod
+    def backward(ctx: Any, d_log_p: Any, d_log_q: Any, *_: Any) -> tuple[Tensor, None]:
+        margins, *saved = ctx.saved_tensors
+        return _gradient(margins, tuple(saved), d_log_p, d_log_q), None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, margins: Tensor, nodes: int) -> Any:
+        moved = margins.movedim(in_dims[0], 0)
+        return _TracedOrthant.apply(moved, nodes), (0, 0, 0, 0)  # type: ignore[no-untyped-call]
+
+
+class _EagerOrthant(torch.autograd.Function):
+    """For plain eager use, where looking for transforms would cost more than the integral."""
+
+    @staticmethod
+    def forward(ctx: Any, margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        outputs = integrate_orthant(margins, nodes)
+        ctx.save_for_backward(margins, *outputs)
+        return outputs[0], outputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor | None) -> tuple[Tensor, None]:
+        margins, *saved = ctx.saved_tensors
+        return _gradient(margins, tuple(saved), *grad_outputs), None
+
+
+def orthant_logs(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+    """log P and log(1-P), (…), float64, of margins (…, R), float32 or float64.
+
+    Args:
+        margins: +inf is an absent rival.
+        nodes: of the quadrature; 0 for the dtype's own.
+    """
+    node = _EagerOrthant if is_plain_eager() else _TracedOrthant
+    log_p, log_q, *_ = node.apply(margins, nodes)  # type: ignore[no-untyped-call]
+    return log_p, log_q
