@@ -46,6 +46,7 @@ format: install ## Format the code and mend what the linter can.
 
 bench: install ## Measure speed and memory; results go to benchmarks/results/.
 	@$(BIN)/python benchmarks/losses.py
+	@$(BIN)/python benchmarks/exact.py
 
 figures: install ## Draw the figures of the README.
 	@$(BIN)/python docs/figures/draw_losses.py

@@ -23,17 +23,20 @@ from expacc.losses import (
     Poly1CrossEntropyLoss,
     TamedCrossEntropyLoss,
 )
+from expacc.optim import ASAM, GradientNormalizer
 from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
 from expacc.scheduled import ScheduledLoss
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ASAM",
     "ComplementEntropyLoss",
     "ExactLoss",
     "ExpectedErrorLoss",
     "FocalLoss",
     "GeneralizedCrossEntropyLoss",
+    "GradientNormalizer",
     "HingeLoss",
     "LeakyExpectedErrorLoss",
     "MaxMahalanobisCenterLoss",

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from expacc import baselines, functional
 from expacc.contract import Reduction
-from expacc.functional.exact import Standardize
+from expacc.functional.exact import Implementation, Standardize
 from expacc.ops.noise import NoiseName
 
 __all__ = [
@@ -315,7 +315,7 @@ class ExactLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.exact_error`, with the same arguments."""
 
     function = staticmethod(functional.exact_error)
-    numbers = ("sigma", "margin", "standardize", "noise", "topk", "log")
+    numbers = ("sigma", "margin", "standardize", "noise", "topk", "log", "impl")
 
     sigma: float | Tensor
     margin: float | None
@@ -323,6 +323,7 @@ class ExactLoss(_FunctionLoss):
     noise: NoiseName
     topk: int
     log: bool
+    impl: Implementation
 
     def __init__(
         self,
@@ -337,6 +338,7 @@ class ExactLoss(_FunctionLoss):
         noise: NoiseName = "normal",
         topk: int = 1,
         log: bool = False,
+        impl: Implementation = "auto",
     ) -> None:
         super().__init__(
             weight,
@@ -349,4 +351,10 @@ class ExactLoss(_FunctionLoss):
             noise=noise,
             topk=topk,
             log=log,
+            impl=impl,
         )
+
+    def _refuse_bad_arguments(self) -> None:
+        # A sigma per row or class fits the batches to come, not the one row tried here.
+        if not (isinstance(self.sigma, Tensor) and self.sigma.ndim > 0):
+            super()._refuse_bad_arguments()

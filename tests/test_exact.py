@@ -276,6 +276,19 @@ def test_sigma_per_row_class_and_logit(noise):
     )
 
 
+def test_module_with_a_trained_sigma():
+    """The paper's variance branch: sigma with a gradient of its own."""
+    sigma = torch.nn.Parameter(torch.ones(6, dtype=torch.float64))
+    loss = expacc.ExactLoss(sigma=sigma, standardize=False)
+    loss(seeded(6, 3), torch.arange(6) % 3).backward()
+    assert sigma.grad.isfinite().all()
+    assert sigma.grad.abs().min() > 0
+    scheduled = expacc.ScheduledLoss(expacc.ExactLoss(), sigma=expacc.schedules.sigma_tabular)
+    assert scheduled.sigma == 10
+    scheduled.step(1.0)
+    assert scheduled.sigma == 0.01
+
+
 def test_topk_agrees_with_monte_carlo():
     """Fifty random cases, each within five standard errors."""
     generator = torch.Generator().manual_seed(4)
@@ -426,6 +439,7 @@ BAD = [
     (lambda: exact_error(Z, Y, topk=0), ValueError, "topk", "got 0"),
     (lambda: exact_error(Z, Y, topk=1.5), TypeError, "topk", "1.5"),
     (lambda: exact_error(Z, Y, log=2), ValueError, "log", "got 2"),
+    (lambda: exact_error(Z, Y, impl="triton"), ValueError, "impl", "'triton'"),
     (lambda: exact_error(Z, Y + 1), ValueError, "target", "at row 2"),
     (lambda: expacc.ExactLoss(sigma=-1.0), ValueError, "sigma", "-1.0"),
     (lambda: orthant_prob([0.0]), TypeError, "margins", "list"),

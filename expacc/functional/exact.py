@@ -22,6 +22,7 @@ from expacc.refusals import bad_sigma, check_choice, check_count, check_number
 __all__ = ["exact_error"]
 
 Standardize = bool | Literal["sync"]
+Implementation = Literal["auto", "reference"]
 _FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
 
 
@@ -39,6 +40,7 @@ def exact_error(
     noise: NoiseName = "normal",
     topk: int = 1,
     log: bool = False,
+    impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute EXACT, the error rate expected when the logits carry Gaussian noise.
 
@@ -74,6 +76,7 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
+        impl: 'auto' or 'reference', which today are the same: plain torch on every device.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
@@ -97,6 +100,7 @@ def exact_error(
     check_choice("noise", noise, tuple(NOISES))
     check_choice("standardize", standardize, (True, False, "sync"))
     check_choice("log", log, (True, False))
+    check_choice("impl", impl, ("auto", "reference"))
     check_count("topk", topk)
     if margin is not None:
         check_number("margin", margin, low=0, open_low=True)

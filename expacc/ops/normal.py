@@ -55,7 +55,7 @@ def deep_tail(y: Tensor) -> tuple[Tensor, Tensor]:
     s = DEEP / t
     tau = t - DEEP
     d_mills = _horner(_RHO, s).mul_(tau).mul_(_SQRT2)
-    d_log = _horner(_ELL, s).mul_(1 - s).add_(s.log_()).addcmul_(tau, t.add_(DEEP), value=-1)
+    d_log = _horner(_ELL, s).mul_(1 - s).add_(s.log_()).sub_(t.add_(DEEP).mul_(tau))
     return d_log, d_mills
 
 
