@@ -16,9 +16,23 @@ def _legendre(count: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
 _RULES = {count: _legendre(count) for count in (12, 14, 32)}
 
 
+_ON_DEVICE: dict[tuple[tuple[float, ...], torch.dtype, torch.device], Tensor] = {}
+
+
+def constant_like(values: tuple[float, ...], like: Tensor) -> Tensor:
+    """``values`` as a tensor on ``like``'s device, copied there once: a copy costs a host sync."""
+    if torch.compiler.is_compiling():  # a constant of the graph
+        return like.new_tensor(values)
+    key = (values, like.dtype, like.device)
+    if key not in _ON_DEVICE:
+        with torch.inference_mode(False):
+            _ON_DEVICE[key] = torch.tensor(values, dtype=like.dtype, device=like.device)
+    return _ON_DEVICE[key]
+
+
 def fill_panels(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Nodes and log-weights, (rows, nodes), of Gauss–Legendre on every panel."""
-    places, weights = (ends.new_tensor(part) for part in _RULES[count])
+    places, weights = (constant_like(part, ends) for part in _RULES[count])
     width = ends.diff(dim=-1).unsqueeze(-1)
     nodes = ends[..., :-1].unsqueeze(-1) + width * places
     log_weights = width.clamp(min=1e-300).log() + weights.log()

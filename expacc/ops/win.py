@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from expacc.ops.noise import NOISES, Noise
-from expacc.ops.quadrature import fill_panels
+from expacc.ops.quadrature import constant_like, fill_panels
 
 # (depth in nats, nodes): midpoint rule, whose error falls exponentially for the smooth noises.
 _GRID = {"normal": (45.0, 160), "logistic": (42.0, 320), "gumbel": (42.0, 640)}
@@ -43,7 +43,7 @@ def _grid(means: Tensor, name: str) -> tuple[Tensor, Tensor]:
         scores = best + (low + step * (places + 0.5))
         return scores, torch.full_like(scores, math.log(step))
     kinks = means.topk(min(means.shape[-1], _MOST_KINKS), -1).values
-    tails = best.new_tensor([*(-t for t in _TAILS), *(t + crowd for t in _TAILS)])
+    tails = constant_like((*(-t for t in _TAILS), *(t + crowd for t in _TAILS)), best)
     ends = torch.cat([kinks, best + tails], -1)
     ends = torch.maximum(ends, best - _TAILS[0])  # absent classes, and those far below
     return fill_panels(ends.sort(-1).values, _PANEL_NODES)
