@@ -118,9 +118,9 @@ def test_the_fixed_grid_is_as_good_as_the_search():
     for rivals in (2, 5, 9, 10, 15):
         for spread in (0.05, 1.0, 3.0):
             margins = seeded(300, rivals, seed=rivals, scale=spread)
-            margins += torch.linspace(-3.5, 8, 300, dtype=torch.float64)[:, None]
+            margins += torch.linspace(-6.5, 8, 300, dtype=torch.float64)[:, None]
             nearest = margins.amin(1, keepdim=True)
-            margins += nearest.clamp(-3.9, 8.4) - nearest
+            margins += nearest.clamp(-6.9, 8.4) - nearest
             single = margins.float()
             assert is_calm(single.amin(1), rivals)
             found, true = orthant(single, 0), orthant(single.double(), 0)

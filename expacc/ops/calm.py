@@ -1,7 +1,7 @@
 """The orthant integral of an ordinary float32 batch: one fixed grid, no search.
 
-When every row's nearest rival is within [-4, 8.5], and there are at most 15 rivals, the integrands
-of P, of 1-P and of the gradient all live on z ∈ [-8, 10] and are no narrower than 0.5. The
+When every row's nearest rival is within [-7, 8.5], and there are at most 15 rivals, the integrands
+of P, of 1-P and of the gradient all live on z ∈ [-8, 12] and are no narrower than 0.5. The
 trapezoidal rule on a fixed grid then converges far below float32, and what ``orthant.py`` spends
 on placing its nodes is saved: 3 to 4 times faster for ten classes. The formulas are the same, in
 particular that of 1-P, which keeps its digits as P approaches 1:
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from expacc.ops.normal import log_normal_cdf_and_mills
 
-_NEAREST = (-4.0, 8.5)
+_NEAREST = (-7.0, 8.5)
 _MOST_RIVALS = 15  # beyond, nearly equal rivals make the integrand too narrow for the grid
 _LOW = -8.0
 _FEW = 9  # rivals up to which the integrand is wide enough for the coarser grid
@@ -36,7 +36,7 @@ def is_calm(nearest: Tensor, rivals: int) -> bool:
 @functools.cache
 def _grid(few: bool) -> tuple[Tensor, Tensor, Tensor, float]:
     """z, log φ(z) and log Φ(z), (nodes, 1), and the step."""
-    high, step = (8.5, 0.5) if few else (10.0, 0.4)
+    high, step = (11.0, 0.5) if few else (12.0, 0.4)
     z = torch.arange(_LOW, high + step / 2, step, dtype=torch.float64)
     log_density = -0.5 * z * z + math.log(_DENSITY)
     log_cdf = log_normal_cdf_and_mills(z)[0]
@@ -51,7 +51,8 @@ def integrate_calm(margins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     ∂P/∂m divided by its exponential.
     """
     z, log_density, log_cdf_z, step = _grid(margins.shape[0] <= _FEW)
-    x = margins + z.unsqueeze(1)
+    # Below -12 Φ leaves float32; at such nodes the product is negligible anyway.
+    x = (margins + z.unsqueeze(1)).clamp_(min=-12)
     cdf = torch.erfc(x * -math.sqrt(0.5)).mul_(0.5)
     hazard = x.square_().mul_(-0.5).clamp_(min=_EXP_MIN).exp_().div_(cdf)  # h √(2π)
     log_product = cdf.log_().sum(1)

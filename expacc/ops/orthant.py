@@ -269,8 +269,8 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     ahead = torch.empty(rows, dtype=torch.bool, device=flat.device)
     calm = flat.dtype == torch.float32 and flat.is_cpu and rule.nodes == NODES[torch.float32]
     calm = calm and is_calm(flat.amin(1), rivals)
-    # A calm chunk takes its nodes (up to 46) all at once; the others slice them.
-    step = max(1, 8 * rule.block // (rivals * 46) if calm else rule.block // rivals)
+    # A calm chunk takes its nodes (up to 51) all at once; the others slice them.
+    step = max(1, 8 * rule.block // (rivals * 51) if calm else rule.block // rivals)
     for start in range(0, rows, step):
         part = slice(start, start + step)
         if calm:
