@@ -56,6 +56,7 @@ _BLOCK_DEVICE = 1 << 25
 _FAR_BEHIND = -1e7  # margins below this are taken as this
 _FAR_AHEAD = 1e7  # a row whose every margin is beyond this has P = 1 exactly
 _ABSENT = 1e18  # +inf becomes this: Φ = 1, φ = 0 exactly, and its square is finite in float32
+_TAME = (-24.0, 8.0)  # y within: y² stays below 700, erfc above 1e-29
 _EXP_MIN = -700.0  # exp of less takes a slow path, 100 times as long: clamp its argument
 
 
@@ -142,6 +143,7 @@ class _Grid(NamedTuple):
     log_value_weight: Tensor  # dz Φ(z) e^{-c} where ahead, dz φ(z) elsewhere, for the value
     c: Tensor  # φ(z+m_i) is scaled by e^c where ahead, so that it cannot underflow
     deep: bool  # is anything further out than erfc reaches?
+    tame: bool  # is everything so near that products of a few Φ cannot underflow?
 
 
 def _place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule: _Rule) -> _Grid:
@@ -169,7 +171,11 @@ def _place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule:
 
     # p[0] is the largest y of any rival, y_target[0] that of the target. (On a device the question
     # would cost a synchronisation, so there the answer is yes.)
-    deep = not mu.is_cpu or bool(torch.maximum(p[0], y_target[0]).max() > DEEP)
+    deep, tame = True, False
+    if mu.is_cpu:
+        furthest = torch.maximum(p[0], y_target[0]).max().item()
+        deep = not furthest <= DEEP
+        tame = furthest < _TAME[1] and (mu.amin() + p[-1].amin()).item() > _TAME[0]
     log_cdf = torch.erfc(y_target.clamp(max=DEEP)).mul_(0.5).log_()
     if deep:
         log_cdf.add_(deep_tail(y_target)[0])
@@ -177,7 +183,7 @@ def _place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule:
     minus_log_density = y_target.square_()  # -log φ(z), up to a constant
     log_weight = grow.add_(torch.log(scale * lam)).sub_(c).sub_(minus_log_density)
     log_value = torch.addcmul(log_weight, log_cdf.add_(minus_log_density), is_ahead)
-    return _Grid(p, log_weight, log_value, c, deep)
+    return _Grid(p, log_weight, log_value, c, deep, tame)
 
 
 def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
@@ -206,6 +212,7 @@ def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     starts.insert(0, starts.pop(len(starts) // 2))  # the middle first: its weights set the scale
     buffer = torch.empty((3, step, rivals, rows), dtype=my.dtype, device=my.device)
     one = _constant(1.0, my.dtype, my.device)
+    many = rivals > 1000  # halve 2Φ one by one: a sum of so many log 2 would cost digits
     gradient, total, shift = torch.zeros_like(my), torch.zeros_like(base), torch.zeros_like(base)
     for position, start in enumerate(starts):
         part = slice(start, min(start + step, rule.nodes))
@@ -215,37 +222,61 @@ def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
         if grid.deep:
             tail = deep_tail(y if far is None else y.flatten(1).index_select(1, far))
             y.clamp_(max=DEEP)
-        torch.erfc(y, out=cdf).mul_(0.5)  # Φ(z+m)
+        torch.erfc(y, out=cdf)  # 2 Φ(z+m)
         torch.addcmul(grid.c[part, None], y, y, value=-1, out=h)
-        h.clamp_(min=_EXP_MIN).exp_().div_(cdf)  # √(2π) e^c φ/Φ
-        log_cdf = cdf.log_()
-        if tail is not None:
-            _add_tail(log_cdf, h, tail, far)
-        log_product = log_cdf.sum(1)
+        h = h if grid.tame else h.clamp_(min=_EXP_MIN)
+        h.exp_().div_(cdf)  # √(2π)/2 e^c φ/Φ
+        if many:
+            cdf.mul_(0.5)
+        if grid.tame:
+            log_product = _log_product(cdf)
+        else:
+            log_cdf = cdf.log_()
+            if tail is not None:
+                _add_tail(log_cdf, h, tail, far)
+            log_product = log_cdf.sum(1)
+        if not many:
+            log_product.sub_(rivals * math.log(2))
         value_weight = grid.log_value_weight[part] + log_product
         if position == 0:
             shift = value_weight.amax(0)
         value_weight = value_weight.sub_(shift).exp_()
         weight = log_product.sub_(shift).add_(grid.log_weight[part]).exp_()
         # ahead: Φ(z) Σ φ/Φ; behind: φ(z)
-        total.add_(torch.lerp(one, h.sum(1), is_ahead).mul_(value_weight).sum(0))
+        total.add_(torch.lerp(one, h.sum(1).mul_(2), is_ahead).mul_(value_weight).sum(0))
         gradient.add_(h.mul_(weight[:, None]).sum(0))
     constant = math.log(2 * _SQRT2 / rule.nodes) - _LOG_SQRT_2PI  # the rest of dz φ(z)
     small_log = total.log().add_(shift).add_(constant)
     gone = base >= _FAR_AHEAD  # every rival absent: P = 1
-    gradient.mul_(total.reciprocal_().mul_(math.exp(-_LOG_SQRT_2PI)).masked_fill_(gone, 0.0))
+    gradient.mul_(total.reciprocal_().mul_(2 * math.exp(-_LOG_SQRT_2PI)).masked_fill_(gone, 0.0))
     gradient = torch.threshold_(gradient, 1e-280, 0.0)  # undo _EXP_MIN: absent means zero
     return small_log.masked_fill_(gone, -math.inf), ahead, gradient
+
+
+def _log_product(factors: Tensor) -> Tensor:
+    """log of the product over axis 1; overwrites it. Products first: a logarithm costs four.
+
+    At most nine factors meet in one product, so none below 1e-34 may be among them.
+    """
+    for _ in range(2):
+        half = factors.shape[1] // 2
+        if half == 0:
+            break
+        rest = factors[:, 2 * half :]
+        factors = factors[:, :half].mul_(factors[:, half : 2 * half])
+        if rest.shape[1]:
+            factors[:, :1].mul_(rest)
+    return factors.log().sum(1)
 
 
 def _add_tail(log_cdf: Tensor, h: Tensor, tail: tuple[Tensor, Tensor], far: Tensor | None) -> None:
     d_log, d_mills = tail
     if far is None:
         log_cdf.add_(d_log)
-        h.add_(d_mills, alpha=math.sqrt(2 * math.pi))
+        h.add_(d_mills, alpha=math.sqrt(math.pi / 2))
     else:
         log_cdf.flatten(1).index_add_(1, far, d_log)
-        h.flatten(1).index_add_(1, far, d_mills, alpha=math.sqrt(2 * math.pi))
+        h.flatten(1).index_add_(1, far, d_mills, alpha=math.sqrt(math.pi / 2))
 
 
 # ------------------------------------------------------------------------------ the operation
