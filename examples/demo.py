@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 from torch import Tensor, nn
 
 import expacc
-from expacc.schedules import focus_gradual, focus_switch
+from expacc.schedules import focus_gradual, focus_switch, sigma_vision
 
 EPOCHS, BATCH, HIDDEN, LEARNING_RATE = 40, 64, 64, 0.002
 WRONG_SHARES = (0.0, 0.2)
@@ -35,6 +35,9 @@ def losses() -> dict[str, nn.Module]:
         "mixture, focus 0": expacc.MixedExpectedErrorLoss(),
         "mixture, switch": mixed(focus_switch),
         "mixture, gradual": mixed(focus_gradual),
+        "EXACT, sigma 10 → 1": expacc.ScheduledLoss(
+            expacc.ExactLoss(margin=5.0), sigma=sigma_vision
+        ),
         "hinge": expacc.HingeLoss(),
         "focal": expacc.FocalLoss(),
         "mean absolute error": expacc.MeanAbsoluteErrorLoss(),
