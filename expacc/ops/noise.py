@@ -34,8 +34,8 @@ def _log_sigmoid(x: Tensor) -> Tensor:
 
 def _gumbel_log_survival(z: Tensor) -> Tensor:
     # log(1 - exp(-e^-z)); far right e^-z is tiny and the whole is -z.
-    rate = torch.exp(-z.clamp(min=-700))
-    near = torch.log(-torch.expm1(-rate.clamp(min=1e-300)))
+    rate = torch.exp(-z.clamp(-700, 600))
+    near = torch.log(-torch.expm1(-rate))
     return torch.where(z > 600, -z, near)
 
 

@@ -46,7 +46,7 @@ _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 # By dtype of the margins: nodes, and the depth of the interval in nats below the mode. Measured
-# over 900 hard cases of up to 10,000 rivals: float64 2e-13, float32 4e-8 (log P), 5e-7 (gradient).
+# against the 204-case table: float64 1.4e-13 (log P), 2.5e-12 (gradient); float32 5e-7, 1.4e-5.
 NODES = {torch.float64: 40, torch.float32: 16}
 _DROP = {torch.float64: 32.0, torch.float32: 15.0}
 _SKEW = 1.25  # λ = SKEW/2 · log((hi-mode)/(mode-lo)); 1 is natural, 1.15 to 1.3 measured best

@@ -35,5 +35,5 @@ def fill_panels(ends: Tensor, count: int) -> tuple[Tensor, Tensor]:
     places, weights = (constant_like(part, ends) for part in _RULES[count])
     width = ends.diff(dim=-1).unsqueeze(-1)
     nodes = ends[..., :-1].unsqueeze(-1) + width * places
-    log_weights = width.clamp(min=1e-300).log() + weights.log()
+    log_weights = width.log() + weights.log()  # -inf on an empty panel: no weight
     return nodes.flatten(-2), log_weights.flatten(-2)
