@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import socket
 from pathlib import Path
 
 import mpmath as mp
@@ -394,25 +393,22 @@ def test_expected_cost():
 # -------------------------------------------------------------------------------- across ranks
 
 
-def _rank(rank: int, port: int, folder: str) -> None:
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+def _rank(rank: int, folder: str) -> None:
+    # A file to meet at: no port to race for, no server thread to outlive the process.
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
     logits, target = seeded(10, 4, scale=3), torch.arange(10) % 4
     part = slice(0, 4) if rank == 0 else slice(4, 10)  # unequal shares
     leaf = logits[part].clone().requires_grad_()
     rows = exact_error(leaf, target[part], standardize="sync", reduction="sum")
     rows.backward()
     torch.save({"loss": rows.detach(), "grad": leaf.grad}, f"{folder}/{rank}.pt")
+    dist.barrier()  # neither closes its connections while the other still talks
     dist.destroy_process_group()
 
 
 def test_synchronised_standardisation(tmp_path):
     """Two ranks with a part each find what one finds with all."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    multiprocessing.start_processes(
-        _rank, args=(port, str(tmp_path)), nprocs=2, start_method="spawn"
-    )
+    multiprocessing.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="spawn")
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
     logits, target = seeded(10, 4, scale=3).requires_grad_(), torch.arange(10) % 4
     whole = exact_error(logits, target, reduction="sum")

@@ -3,6 +3,8 @@
 Karpukhin et al., §4.5.2: without it, logits and sigma could grow together and change nothing.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch import distributed as dist
@@ -35,10 +37,24 @@ def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Te
     return centred / deviation.to(scores.dtype)
 
 
+class _SumOverRanks(torch.autograd.Function):
+    """The sum of a number over the ranks; its gradient is the sum of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:
+        total = grad_outputs[0].clone()
+        dist.all_reduce(total)
+        return total
+
+
 def _across_ranks(value: Tensor, sync: bool) -> Tensor:
     if not sync or not (dist.is_available() and dist.is_initialized()):
         return value
-    from torch.distributed.nn.functional import all_reduce  # differentiable
-
-    result: Tensor = all_reduce(value.clone())  # type: ignore[no-untyped-call]
+    result: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
     return result
