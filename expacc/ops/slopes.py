@@ -1,0 +1,109 @@
+"""∂P/∂m_i of P(the true class wins) alone: what a step of training needs, and no more.
+
+Differentiating P in m_i puts rival i level with the true class, and a Gaussian with one margin
+pinned at 0 is a Gaussian again, with a margin less:
+
+    ∂P/∂m_i = φ(m_i/√2)/√2 · P(all others positive | margin i is 0),
+
+whose margins are m_j - m_i/2 with variance 3/2 and covariance 1/2. One rival: no other, closed
+form. Two: Φ. Three: the bivariate normal with correlation 1/3, Φ·Φ plus an integral over [0, 1/3]
+so smooth that three nodes do. From four on, the integral over z, by a fixed rule about each row's
+own centre. All of it elementwise in the rows, so that a row's slopes do not depend on its company.
+
+The error is below 4e-7 everywhere (a slope is at most 0.28) and below 0.4 % of the row's largest
+slope where that is above 1e-30. ``orthant.py`` has every digit of the smallest ones too, at many times the cost.
+"""
+
+import functools
+import math
+
+import torch
+from torch import Tensor
+
+from expacc.ops.quadrature import constant_like
+
+__all__ = ["win_slopes"]
+
+_ROOT_HALF = math.sqrt(0.5)
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+_EXP_MIN = -80.0  # exp of less is subnormal in float32, and 100 times as slow
+_FARTHEST = 25.0  # a lead or lag beyond it has no slope that float32 can hold
+_SLICE = 1 << 17  # numbers evaluated at once: the second-level cache
+
+
+def win_slopes(leads: Tensor) -> Tensor:
+    """∂P/∂lead of leads (rivals, rows) in units of the noise; +inf is an absent rival."""
+    leads = leads.clamp(-_FARTHEST, _FARTHEST)
+    rivals = leads.shape[0]
+    if rivals == 1:
+        return _crossing(leads)
+    if rivals == 2:
+        return _crossing(leads).mul_(_cdf(leads.flip(0) - leads / 2, math.sqrt(1.5)))
+    if rivals == 3:
+        return _three(leads)
+    return _many(leads)
+
+
+def _crossing(lead: Tensor) -> Tensor:
+    """φ(m/√2)/√2: the density of a dead heat with one rival."""
+    return lead.square().mul_(-0.25).clamp_(min=_EXP_MIN).exp_().mul_(_DENSITY * _ROOT_HALF)
+
+
+def _cdf(x: Tensor, deviation: float) -> Tensor:
+    return torch.erfc(x.mul_(-_ROOT_HALF / deviation)).mul_(0.5)
+
+
+# ∫₀^{asin ρ} exp(-(h² + k² - 2 h k sin t) / (2 cos² t)) dt / 2π with ρ = 1/3: Gauss–Legendre in t.
+_LEGENDRE = ((-math.sqrt(0.6), 5 / 9), (0.0, 8 / 9), (math.sqrt(0.6), 5 / 9))
+
+
+@functools.cache
+def _angles() -> tuple[tuple[float, float, float], ...]:
+    """(sin t, 1/(2 cos² t), weight) per node."""
+    half = math.asin(1 / 3) / 2
+    found = []
+    for node, weight in _LEGENDRE:
+        sine = math.sin(half * (1 + node))
+        found.append((sine, 0.5 / (1 - sine * sine), weight * half / (2 * math.pi)))
+    return tuple(found)
+
+
+def _three(leads: Tensor) -> Tensor:
+    # With rival i level, the two others j = i+1 and k = i+2 (cyclically) are ahead by h and k.
+    scale = 1 / math.sqrt(1.5)
+    level = leads * (scale / 2)
+    scaled = leads * scale
+    first = scaled[[1, 2, 0]].sub_(level)
+    second = scaled[[2, 0, 1]].sub_(level)
+    squares = (first * first).addcmul_(second, second)
+    product = first * second
+    both = torch.erfc(first.mul_(-_ROOT_HALF)).mul_(torch.erfc(second.mul_(-_ROOT_HALF))).mul_(0.25)
+    for sine, shrink, weight in _angles():
+        exponent = torch.sub(squares, product, alpha=2 * sine).mul_(-shrink)
+        both.add_(exponent.clamp_(min=_EXP_MIN).exp_(), alpha=weight)
+    return both.mul_(_crossing(leads))
+
+
+@functools.cache
+def _rule(rivals: int) -> tuple[tuple[float, ...], float]:
+    """Offsets from a row's centre and their step; the product of more rivals is narrower."""
+    step = 0.55 if rivals < 6 else 0.48 if rivals < 16 else 0.36 if rivals < 128 else 0.28
+    below, above = math.ceil(5.8 / step), math.ceil(5.6 / step)
+    return tuple(k * step for k in range(-below, above + 1)), step
+
+
+def _many(leads: Tensor) -> Tensor:
+    """The trapezoidal rule about -m/2 of the nearest rival, where the two are level."""
+    rivals, rows = leads.shape
+    offsets, step = _rule(rivals)
+    nodes = constant_like(offsets, leads).view(-1, 1, 1)
+    most = max(1, _SLICE // (rivals * len(offsets)))
+    if rows > most:
+        return torch.cat([_many(part) for part in torch.split(leads, most, 1)], 1)
+    centre = leads.amin(0, keepdim=True).mul_(-0.5)
+    z = nodes + centre  # (nodes, 1, rows)
+    x = (leads + z).clamp_(min=-12.0)
+    cdf = torch.erfc(x * -_ROOT_HALF).mul_(0.5)
+    hazard = x.square_().mul_(-0.5).clamp_(min=_EXP_MIN).exp_().div_(cdf)
+    win = cdf.log_().sum(1, keepdim=True).sub_(z.square_().mul_(0.5)).clamp_(min=_EXP_MIN).exp_()
+    return hazard.mul_(win).sum(0).mul_(step * _DENSITY * _DENSITY)

@@ -1,0 +1,114 @@
+"""Which rows each run sees in each step: its own order, from its own seed."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from expacc.training.draws import permutations, stream_keys
+from expacc.training.loss_slopes import Batch
+from expacc.training.runs import Rows, Run
+
+__all__ = ["Batches"]
+
+_BLOCK = 1 << 21  # row numbers drawn at once
+
+
+class Batches:
+    """The batches of R runs.
+
+    Args:
+        rows: features with the constant 1 as their last column, and labels.
+        runs: whose rows to draw; all need the same number of steps an epoch.
+        seeds: (R), int64, on the device of the rows.
+        size: rows a step.
+        steps: per epoch, or None for one pass.
+    """
+
+    def __init__(
+        self, rows: Rows, runs: list[Run], seeds: Tensor, size: int, steps: int | None
+    ) -> None:
+        device = rows.features.device
+        self.rows, self.seeds = rows, seeds
+        lengths = [len(run.rows) for run in runs]
+        self.longest = max(lengths)
+        self.uneven = min(lengths) != self.longest
+        table = torch.zeros(len(runs), self.longest, dtype=torch.int64)
+        for place, run in enumerate(runs):
+            table[place, : lengths[place]] = run.rows
+        self.table = table.to(device)
+        self.lengths = torch.tensor(lengths, device=device).unsqueeze(1)
+        self.size = min(size, self.longest) if steps is None else size
+        self.stream = steps is not None
+        self.steps = -(-self.longest // self.size) if steps is None else steps
+        self.full = not self.stream and self.steps == 1
+        self._whole: tuple[Tensor, Batch] | None = None
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these runs only."""
+        self.seeds, self.table = self.seeds[rows], self.table[rows]
+        self.lengths = self.lengths[rows]
+        self._whole = None
+
+    def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
+        """Inputs (R, B, F + 1) and labels of every step of an epoch, from 0."""
+        if self.full:  # the same rows in the same order each time
+            if self._whole is None:
+                inside = self._inside(0, self.size)
+                self._whole = self._gather(self.table, inside)
+            for _ in range(self.steps):
+                yield self._whole
+            return
+        if self.stream:
+            yield from self._streamed(epoch)
+            return
+        keys = stream_keys(self.seeds, "order", epoch)
+        order = self.table.gather(1, permutations(keys, self.lengths, self.longest))
+        for low in range(0, self.longest, self.size):
+            high = min(low + self.size, self.longest)
+            yield self._gather(order[:, low:high], self._inside(low, high))
+
+    def _streamed(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
+        """Step s has the rows s·size … of each run's endless sequence of new orders."""
+        runs = len(self.table)
+        shortest = int(self.lengths.min())
+        block = max(1, min(self.steps, _BLOCK // (runs * self.size)))
+        for first in range(0, self.steps, block):
+            count = min(block, self.steps - first) * self.size
+            begin = (epoch * self.steps + first) * self.size
+            lap = begin // self.lengths  # (R, 1): how many orders are used up
+            laps = [
+                permutations(
+                    stream_keys(self.seeds, "order", lap.squeeze(1) + ahead),
+                    self.lengths,
+                    self.longest,
+                )
+                for ahead in range(-(-count // shortest) + 1)
+            ]
+            place = begin + torch.arange(count, device=lap.device) - lap * self.lengths
+            within = place // self.lengths * self.longest + place % self.lengths
+            order = self.table.gather(1, torch.cat(laps, 1).gather(1, within))
+            for low in range(0, count, self.size):
+                yield self._gather(order[:, low : low + self.size], None)
+
+    def _inside(self, low: int, high: int) -> Tensor | None:
+        """(R, B): which places of a batch hold a row of the run; None for all."""
+        if not self.uneven or high < self.longest - 1 and high <= int(self.lengths.min()):
+            return None
+        return torch.arange(low, high, device=self.table.device) < self.lengths
+
+    def _gather(self, order: Tensor, inside: Tensor | None) -> tuple[Tensor, Batch]:
+        runs, size = order.shape
+        flat = order.reshape(-1)
+        inputs = self.rows.features.index_select(0, flat).view(runs, size, -1)
+        index = self.rows.labels.index_select(0, flat).view(runs, 1, size)
+        if inside is None and self.rows.weight is None:
+            return inputs, Batch(index, 1 / size, float(size))
+        if self.rows.weight is None:
+            weight = inside.to(inputs.dtype)  # type: ignore[union-attr]
+        else:
+            weight = self.rows.weight.index_select(0, flat).view(runs, size)
+            weight = weight if inside is None else weight * inside
+        weight = weight.unsqueeze(1)
+        total = weight.sum(2, keepdim=True)
+        return inputs, Batch(index, weight / total.clamp(min=1e-30), total)

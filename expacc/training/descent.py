@@ -1,0 +1,90 @@
+"""Optimisers over the parameters (R, P) of many runs: every number is the run's own."""
+
+import torch
+from torch import Tensor
+
+from expacc.training.runs import Optimizer, Run
+
+__all__ = ["Descent"]
+
+_NORM_DECAY, _NORM_FLOOR = 0.9, 1e-2  # as expacc.GradientNormalizer
+_TINY = 1e-8  # Adam's epsilon
+
+
+class Descent:
+    """SGD with momentum, Adam or AdamW, with clipping or normalising per run.
+
+    Args:
+        kind: which.
+        runs: in the order of the parameters' rows.
+        decays: (P), 1 where weight decay applies.
+    """
+
+    def __init__(self, kind: Optimizer, runs: list[Run], decays: Tensor) -> None:
+        def column(numbers: list[float]) -> Tensor:
+            return torch.tensor(numbers, dtype=torch.float64).to(decays).unsqueeze(1)
+
+        self.kind = kind
+        self.count = 0
+        self.state: dict[str, Tensor] = {}
+        # Tensors with a run per row; compacted together when runs leave.
+        if any(run.weight_decay for run in runs):
+            self.state["decay"] = column([run.weight_decay for run in runs]) * decays
+        if kind == "sgd":
+            self.state["momentum"] = column([run.momentum for run in runs])
+        else:
+            self.state["beta1"] = column([run.betas[0] for run in runs])
+            self.state["beta2"] = column([run.betas[1] for run in runs])
+        if any(run.normalize for run in runs):
+            self.state["normalized"] = column([float(run.normalize) for run in runs])
+            self.state["norm"] = column([-1.0] * len(runs))  # no gradient seen
+        if any(run.clip is not None for run in runs):
+            limits = [float("inf") if run.clip is None else run.clip for run in runs]
+            self.state["clip"] = column(limits)
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these runs only."""
+        self.state = {name: value[rows] for name, value in self.state.items()}
+
+    def step(self, theta: Tensor, gradient: Tensor, rate: Tensor) -> None:
+        """Move ``theta`` in place; ``gradient`` is overwritten. ``rate`` is (R, 1)."""
+        state = self.state
+        self.count += 1
+        if "norm" in state or "clip" in state:
+            self._scale(gradient)
+        decay = state.get("decay")
+        if decay is not None and self.kind != "adamw":
+            gradient.addcmul_(theta, decay)
+        if self.kind == "sgd":
+            if "velocity" not in state:
+                state["velocity"] = gradient.clone()
+            else:
+                state["velocity"].mul_(state["momentum"]).add_(gradient)
+            theta.addcmul_(state["velocity"], rate, value=-1)
+            return
+        if decay is not None and self.kind == "adamw":
+            theta.addcmul_(theta, rate * decay, value=-1)
+        beta1, beta2 = state["beta1"], state["beta2"]
+        if "mean" not in state:
+            state["mean"], state["square"] = torch.zeros_like(theta), torch.zeros_like(theta)
+        mean, square = state["mean"], state["square"]
+        mean.lerp_(gradient, 1 - beta1)
+        square.mul_(beta2).addcmul_(gradient, gradient * (1 - beta2))
+        root = (1 - beta2**self.count).sqrt_()
+        size = (square.sqrt() / root).add_(_TINY)
+        theta.sub_(mean.div(size).mul_(rate / (1 - beta1**self.count)))
+
+    def _scale(self, gradient: Tensor) -> None:
+        state = self.state
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+        factor = torch.ones_like(norm)
+        if "clip" in state:
+            factor = (state["clip"] / (norm + 1e-6)).clamp_(max=1)  # as torch's clip_grad_norm_
+        if "norm" in state:
+            past = state["norm"]
+            running = torch.where(past < 0, norm, past * _NORM_DECAY + norm * (1 - _NORM_DECAY))
+            # A gradient that is not finite leaves no trace.
+            state["norm"] = running = torch.where(norm.isfinite(), running, past)
+            divided = 1 / running.clamp(min=_NORM_FLOOR)
+            factor = torch.where(state["normalized"] > 0, divided, factor)
+        gradient.mul_(factor)

@@ -1,0 +1,141 @@
+"""The parameters of many models in one tensor, and their forward and backward passes.
+
+All parameters of R runs are one (R, P) tensor, so an optimiser is a few operations whatever the
+model. Activations are laid out (runs, units, rows): the losses then reduce over classes with rows
+contiguous, several times as fast as classes last. The bias is a column of its layer's weight, fed
+by a constant 1 among the features, and costs no operation of its own.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from expacc.training.draws import stream_keys, uniform
+from expacc.training.runs import Layer, Model, Trained
+
+__all__ = ["Network"]
+
+
+class Network:
+    """R models of one architecture.
+
+    Args:
+        model: the architecture.
+        features: without the constant.
+        classes: of the logits, the fixed one included.
+    """
+
+    def __init__(self, model: Model, features: int, classes: int) -> None:
+        self.model = model
+        self.classes = classes
+        self.fixed = int(model.fixed_first)
+        widths = (features, *model.hidden, classes - self.fixed)
+        self.shapes = [(out, into + 1) for into, out in zip(widths[:-1], widths[1:], strict=True)]
+        ends = [0]
+        for out, into in self.shapes:
+            ends.append(ends[-1] + out * into)
+        self.spans = list(zip(ends[:-1], ends[1:], strict=True))
+        self.size = ends[-1]
+
+    def start(self, seeds: Tensor, dtype: torch.dtype) -> Tensor:
+        """Initial parameters (R, P): uniform in ±1/√inputs, as nn.Linear, or zeros."""
+        theta = torch.zeros(len(seeds), self.size, dtype=dtype, device=seeds.device)
+        if self.model.start == "zeros":
+            return theta
+        for index, ((low, high), (_, into)) in enumerate(zip(self.spans, self.shapes, strict=True)):
+            keys = stream_keys(seeds, "weights", index)
+            bound = 1 / math.sqrt(max(1, into - 1))
+            theta[:, low:high] = uniform(keys, high - low, dtype).mul_(2 * bound).sub_(bound)
+        return theta
+
+    def decays(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        """(P): 1 for weights, 0 for biases."""
+        mask = torch.ones(self.size, dtype=dtype, device=device)
+        for (low, high), (out, into) in zip(self.spans, self.shapes, strict=True):
+            mask[low:high].view(out, into)[:, -1] = 0
+        return mask
+
+    def views(self, theta: Tensor) -> list[Tensor]:
+        """The layers' weights, (R, out, in + 1) each."""
+        return [
+            theta[:, low:high].view(-1, out, into)
+            for (low, high), (out, into) in zip(self.spans, self.shapes, strict=True)
+        ]
+
+    def forward(
+        self, weights: list[Tensor], inputs: Tensor, masks: list[Tensor | None] | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Logits (R, C, B) of inputs (R, B, F + 1), and the hidden activations (R, H + 1, B).
+
+        ``masks`` are the dropout factors of the hidden layers, (R, H, B).
+        """
+        runs, rows = inputs.shape[:2]
+        signal = inputs.transpose(1, 2)
+        hidden: list[Tensor] = []
+        for index, weight in enumerate(weights[:-1]):
+            # One row more, which stays 1, for the next layer's bias.
+            room = inputs.new_empty(runs, weight.shape[1] + 1, rows)
+            units = room[:, :-1]
+            torch.bmm(weight, signal, out=units)
+            units.relu_()
+            mask = masks[index] if masks else None
+            if mask is not None:
+                units.mul_(mask)
+            room[:, -1] = 1
+            hidden.append(room)
+            signal = room
+        if not self.fixed:
+            return torch.bmm(weights[-1], signal), hidden
+        logits = inputs.new_empty(runs, self.classes, rows)
+        logits[:, 0] = 0
+        logits[:, 1:] = torch.bmm(weights[-1], signal)
+        return logits, hidden
+
+    def evaluate(self, weights: list[Tensor], features: Tensor) -> Tensor:
+        """Logits (R, C, n) of the same features (n, F + 1) under every run's weights."""
+        signal = features.t()
+        for index, weight in enumerate(weights):
+            if index:
+                signal = torch.nn.functional.pad(signal.relu(), (0, 0, 0, 1), value=1.0)
+            # A matrix times one matrix is one product for all runs; later layers differ by run.
+            signal = torch.matmul(weight, signal)
+        if self.fixed:
+            signal = torch.nn.functional.pad(signal, (0, 0, 1, 0))
+        return signal
+
+    def backward(
+        self,
+        weights: list[Tensor],
+        gradients: list[Tensor],
+        inputs: Tensor,
+        hidden: list[Tensor],
+        slope: Tensor,
+        masks: list[Tensor | None] | None = None,
+    ) -> None:
+        """Write the gradient of every weight, given that of the logits (R, C, B)."""
+        slope = slope[:, self.fixed :]
+        for index in range(len(weights) - 1, 0, -1):
+            below = hidden[index - 1]
+            torch.bmm(slope, below.transpose(1, 2), out=gradients[index])
+            slope = torch.bmm(weights[index][:, :, :-1].transpose(1, 2), slope)
+            # A unit that is 0 was cut off by ReLU or dropout: nothing flows through it.
+            slope.mul_(below[:, :-1] > 0)
+            mask = masks[index - 1] if masks else None
+            if mask is not None:
+                slope.mul_(mask)
+        torch.bmm(slope, inputs, out=gradients[0])
+
+    def trained(self, theta: Tensor) -> Trained:
+        """One run's parameters (P) as layers, on the CPU; a fixed first logit has zero weights."""
+        layers = []
+        for weight in self.views(theta.detach().cpu().unsqueeze(0)):
+            matrix, bias = weight[0, :, :-1].clone(), weight[0, :, -1].clone()
+            layers.append(Layer(matrix, bias))
+        if self.fixed:
+            last = layers[-1]
+            layers[-1] = Layer(
+                torch.cat([torch.zeros_like(last.weight[:1]), last.weight]),
+                torch.cat([torch.zeros_like(last.bias[:1]), last.bias]),
+            )
+        return Trained(tuple(layers))

@@ -1,0 +1,210 @@
+"""The loop: R independent training runs as one tensor program. Read ``_train`` top to bottom.
+
+What a run computes depends on its own key, rows and numbers, never on its company: random numbers
+are hashes of its seed (``draws.py``), every operation keeps runs apart, and runs that stop or fail
+leave without a trace.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from expacc.training.batches import Batches
+from expacc.training.checks import check_training
+from expacc.training.descent import Descent
+from expacc.training.draws import seed_of, stream_keys, uniform
+from expacc.training.layers import Network
+from expacc.training.objectives import Objective, objective_of
+from expacc.training.progress import Bar, progress_bar
+from expacc.training.record import Record
+from expacc.training.runs import Number, Plan, Rows, Run, RunResult
+from expacc.training.segments import Segments, order_by_kind
+
+__all__ = ["train_runs"]
+
+# Bytes that the runs trained at once may take: on a CPU what its caches hold, beyond which larger
+# chunks are no faster; on a GPU, which wants them large, a small part of its memory.
+_CPU_MEMORY, _GPU_MEMORY = 12 << 20, 4 << 30
+
+
+def train_runs(
+    rows: Rows,
+    runs: Sequence[Run],
+    plan: Plan,
+    *,
+    device: str | torch.device = "cpu",
+    memory: int | None = None,
+    progress: bool = False,
+) -> list[RunResult]:
+    """Train many independent runs at once; a run's result does not depend on the others.
+
+    Args:
+        rows: features, labels and weights that the runs share; computed in the features' dtype.
+        runs: what to train; keys must differ.
+        plan: model, optimiser, batch, epochs: what the runs have in common.
+        device: where to train.
+        memory: bytes that runs trained at once may take; more runs wait their turn. None for a size
+            that is fast on the device.
+        progress: show a bar, for jobs of over two seconds.
+
+    Returns:
+        One result per run, in the order given; a diverged run is marked with its step.
+
+    Raises:
+        TypeError: a record of the wrong type.
+        ValueError: rows, labels or numbers out of range, in one sentence.
+
+    Example:
+        Two classes apart by their sign, learnt with two losses:
+
+        >>> x = torch.linspace(-1, 1, 20).unsqueeze(1)
+        >>> rows = Rows(x, (x[:, 0] > 0).long(), classes=2)
+        >>> everyone = torch.arange(20)
+        >>> runs = [Run(name, everyone, loss=name) for name in ("cross_entropy", "exact")]
+        >>> for result in train_runs(rows, runs, Plan(epochs=50)):
+        ...     right = result.model.logits(x).argmax(1) == rows.labels
+        ...     print(result.key, right.float().mean().item())
+        cross_entropy 1.0
+        exact 1.0
+    """
+    check_training(rows, runs, plan)
+    if not runs:
+        return []
+    device = torch.device(device)
+    ready = Rows(
+        # The constant 1 feeds the biases: a column more of every first weight.
+        torch.nn.functional.pad(rows.features, (0, 1), value=1.0).to(device),
+        rows.labels.to(device),
+        rows.classes,
+        None if rows.weight is None else rows.weight.to(device, rows.features.dtype),
+    )
+    objectives = [objective_of(run.loss, run.numbers) for run in runs]
+    budget = memory or (_CPU_MEMORY if device.type == "cpu" else _GPU_MEMORY)
+    results: dict[int, RunResult] = {}
+    with (
+        torch.no_grad(),
+        progress_bar(total=len(runs) * plan.epochs, title="training", enabled=progress) as bar,
+    ):
+        for chunk in _chunks(runs, objectives, plan, ready, budget):
+            done = _train(
+                ready, [runs[i] for i in chunk], [objectives[i] for i in chunk], plan, bar
+            )
+            results.update(zip(chunk, done, strict=True))
+    return [results[i] for i in range(len(runs))]
+
+
+def _train(
+    rows: Rows, runs: list[Run], objectives: list[Objective], plan: Plan, bar: Bar
+) -> list[RunResult]:
+    """Train one chunk of runs, ordered by the kind of their loss."""
+    features, device = rows.features, rows.features.device
+    seeds = torch.tensor([seed_of(plan.seed, run.key) for run in runs], device=device)
+    network = Network(plan.model, features.shape[1] - 1, rows.classes)
+    theta = network.start(seeds, features.dtype)
+    gradient = torch.empty_like(theta)
+    batches = Batches(rows, runs, seeds, plan.batch, plan.steps)
+    losses = Segments(objectives, plan.epochs, features)
+    descent = Descent(plan.optimizer, runs, network.decays(device, features.dtype))
+    rates = _rates(runs, plan.epochs).to(features)
+    record = Record(runs, plan, network, rows)
+    good_steps = torch.zeros(len(runs), dtype=torch.int64, device=device)
+    before = bar.done
+
+    step = 0
+    for epoch in range(plan.epochs):
+        losses.set_epoch(epoch)
+        rate = rates[:, epoch : epoch + 1].contiguous()
+        weights, slopes = network.views(theta), network.views(gradient)
+        for inputs, batch in batches.epoch(epoch):
+            inputs, masks = _drop_out(plan, inputs, batches.seeds, step)
+            logits, hidden = network.forward(weights, inputs, masks)
+            slope = losses.slope(logits, batch)
+            network.backward(weights, slopes, inputs, hidden, slope, masks)
+            total = gradient.sum(1)
+            good_steps += total - total == 0  # neither inf nor NaN, which would stay for ever
+            descent.step(theta, gradient, rate)
+            step += 1
+        going = record.epoch(epoch + 1, theta, good_steps, step)
+        bar.update(before + len(runs) * (epoch + 1), None, **record.accuracy_so_far())
+        if not going:
+            break
+        if len(going) < len(theta):  # those that are done leave
+            kept = torch.tensor(going, device=device)
+            theta, rates, good_steps = theta[kept], rates[kept], good_steps[kept]
+            gradient = torch.empty_like(theta)
+            batches.keep(kept)
+            losses.keep(kept)
+            descent.keep(kept)
+    bar.update(before + len(runs) * plan.epochs)
+    return [record.results[place] for place in range(len(runs))]
+
+
+def _rates(runs: list[Run], epochs: int) -> Tensor:
+    """Learning rates (R, epochs)."""
+    known: dict[object, list[float]] = {}
+
+    def table(rate: Number) -> list[float]:
+        if not callable(rate):
+            return [float(rate)] * epochs
+        if id(rate) not in known:
+            known[id(rate)] = [float(rate(epoch / epochs)) for epoch in range(epochs)]
+        return known[id(rate)]
+
+    return torch.tensor([table(run.learning_rate) for run in runs], dtype=torch.float64)
+
+
+def _drop_out(
+    plan: Plan, inputs: Tensor, seeds: Tensor, step: int
+) -> tuple[Tensor, list[Tensor | None] | None]:
+    """Inputs with features dropped, and the factors of the hidden units."""
+    model = plan.model
+    runs, rows = inputs.shape[:2]
+
+    def factors(layer: int, share: float, shape: tuple[int, ...]) -> Tensor:
+        counter = step * (len(model.hidden) + 1) + layer
+        keys = stream_keys(seeds, "dropout", counter)
+        size = shape[1] * shape[2]
+        drawn = uniform(keys, size, inputs.dtype).view(shape)
+        return (drawn >= share).to(inputs.dtype).div_(1 - share)
+
+    if model.input_dropout:
+        inputs = inputs.clone()
+        shape = (runs, rows, inputs.shape[2] - 1)
+        inputs[:, :, :-1].mul_(factors(0, model.input_dropout, shape))
+    if not model.hidden_dropout:
+        return inputs, None
+    masks: list[Tensor | None] = [
+        factors(layer + 1, model.hidden_dropout, (runs, width, rows))
+        for layer, width in enumerate(model.hidden)
+    ]
+    return inputs, masks
+
+
+def _chunks(
+    runs: Sequence[Run], objectives: list[Objective], plan: Plan, rows: Rows, budget: int
+) -> list[list[int]]:
+    """Positions of runs to train together: same number of steps, neighbours by kind, in budget."""
+    groups: dict[int, list[int]] = {}
+    for place in order_by_kind(objectives):
+        length = len(runs[place].rows)
+        size = plan.batch if plan.steps is not None else min(plan.batch, length)
+        groups.setdefault(plan.steps or -(-length // size), []).append(place)
+    chunks = []
+    for group in groups.values():
+        longest = max(len(runs[place].rows) for place in group)
+        at_once = max(1, budget // _bytes(plan, rows, longest))
+        # Even shares, rather than full chunks and a small rest.
+        count = -(-len(group) // at_once)
+        share = -(-len(group) // count)
+        chunks += [group[low : low + share] for low in range(0, len(group), share)]
+    return chunks
+
+
+def _bytes(plan: Plan, rows: Rows, longest: int) -> int:
+    """What one run takes while it trains, about."""
+    network = Network(plan.model, rows.features.shape[1] - 1, rows.classes)
+    batch = plan.batch if plan.steps is not None else min(plan.batch, longest)
+    units = 3 * sum(plan.model.hidden) + 12 * rows.classes
+    numbers = batch * (rows.features.shape[1] + units) + 6 * network.size
+    return numbers * rows.features.element_size() + 8 * longest

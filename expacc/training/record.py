@@ -1,0 +1,144 @@
+"""What is known of every run as it trains: curves, its best epoch, and who is to leave."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from expacc.training.layers import Network
+from expacc.training.runs import Plan, Rows, Run, RunResult
+
+__all__ = ["Record", "accuracy_and_loss"]
+
+_MOST = 1 << 22  # logits evaluated at once
+
+
+def accuracy_and_loss(
+    network: Network, theta: Tensor, rows: Rows, chosen: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Accuracy and mean cross entropy, (R) each, of parameters (R, P) on the chosen rows."""
+    weights = network.views(theta)
+    right = theta.new_zeros(len(theta))
+    loss = theta.new_zeros(len(theta), dtype=torch.float64)
+    most = max(1, _MOST // (len(theta) * max(weights[0].shape[1:])))
+    for part in torch.split(chosen, most):
+        logits = network.evaluate(weights, rows.features[part])
+        labels = rows.labels[part].expand(len(theta), 1, -1)
+        right += (logits.argmax(1) == labels[:, 0]).sum(1)
+        loss -= logits.log_softmax(1).gather(1, labels).sum((1, 2)).double()
+    return right / len(chosen), loss / len(chosen)
+
+
+class Record:
+    """Curves and kept weights of R runs.
+
+    Args:
+        runs: in the order of the parameters' rows.
+        plan: says what to evaluate, and when to stop.
+        network: reads the parameters.
+        rows: as the loop has them.
+    """
+
+    def __init__(self, runs: list[Run], plan: Plan, network: Network, rows: Rows) -> None:
+        self.runs, self.plan, self.network, self.rows = runs, plan, network, rows
+        self.alive = list(range(len(runs)))  # the run of each row of the parameters
+        self.results: dict[int, RunResult] = {}
+        self.curves: list[dict[str, list[float]]] = [{} for _ in runs]
+        self.best_score = [-1.0] * len(runs)
+        self.best_epoch = [0] * len(runs)
+        self.best: dict[int, Tensor] = {}
+        validated = any(run.validation is not None for run in runs)
+        self.watched = plan.patience is not None or plan.keep == "best"
+        self.look_at = [
+            name
+            for name in ("validation", "train")
+            if name in plan.curves or (name == "validation" and self.watched and validated)
+        ]
+
+    def epoch(self, epoch: int, theta: Tensor, good_steps: Tensor, steps: int) -> list[int]:
+        """Note the end of an epoch (from 1) and return the places of the runs that go on."""
+        good = good_steps.tolist()
+        fine = [place for place, count in enumerate(good) if count == steps]
+        for name in self.look_at:
+            self._look(name, fine, theta)
+        going = []
+        for place, run in enumerate(self.alive):
+            if good[place] != steps:
+                self.results[run] = self._result(run, epoch, None, failed_step=good[place] + 1)
+                continue
+            improved = self._note_best(run, epoch, theta[place])
+            patience = self.plan.patience
+            bored = (
+                patience is not None
+                and not improved
+                and self.runs[run].validation is not None
+                and epoch >= self.plan.min_epochs
+                and epoch - self.best_epoch[run] >= patience
+            )
+            if bored or epoch == self.plan.epochs:
+                kept = self.best.get(run, theta[place])
+                self.results[run] = self._result(run, epoch, kept, stopped=bored)
+            else:
+                going.append(place)
+        self.alive = [self.alive[place] for place in going]
+        return going
+
+    def accuracy_so_far(self) -> dict[str, float]:
+        """The mean over the runs that go on, on their validation rows; empty if there are none."""
+        last = [
+            self.curves[run]["validation_accuracy"][-1]
+            for run in self.alive
+            if "validation_accuracy" in self.curves[run]
+        ]
+        return {"accuracy": sum(last) / len(last)} if last else {}
+
+    def _look(self, name: str, fine: list[int], theta: Tensor) -> None:
+        for places, chosen in self._together(name, fine):
+            accuracy, loss = accuracy_and_loss(self.network, theta[places], self.rows, chosen)
+            for place, right, nats in zip(places, accuracy.tolist(), loss.tolist(), strict=True):
+                curves = self.curves[self.alive[place]]
+                curves.setdefault(f"{name}_accuracy", []).append(right)
+                curves.setdefault(f"{name}_loss", []).append(nats)
+
+    def _together(self, name: str, fine: list[int]) -> Iterator[tuple[list[int], Tensor]]:
+        """Places of runs that look at the very same rows, and those rows: one matmul for all."""
+        groups: dict[tuple[int, int], tuple[list[int], Tensor]] = {}
+        for place in fine:
+            run = self.runs[self.alive[place]]
+            chosen = run.validation if name == "validation" else run.rows
+            if chosen is not None and len(chosen):
+                groups.setdefault((chosen.data_ptr(), len(chosen)), ([], chosen))[0].append(place)
+        for places, chosen in groups.values():
+            yield places, chosen.to(self.rows.labels.device)
+
+    def _note_best(self, run: int, epoch: int, theta: Tensor) -> bool:
+        scores = self.curves[run].get("validation_accuracy")
+        if not self.watched or not scores:
+            self.best_epoch[run] = epoch
+            return True
+        if scores[-1] <= self.best_score[run]:
+            return False
+        self.best_score[run], self.best_epoch[run] = scores[-1], epoch
+        if self.plan.keep == "best":
+            self.best[run] = theta.clone()
+        return True
+
+    def _result(
+        self,
+        run: int,
+        epoch: int,
+        theta: Tensor | None,
+        *,
+        stopped: bool = False,
+        failed_step: int | None = None,
+    ) -> RunResult:
+        self.best.pop(run, None)
+        return RunResult(
+            key=self.runs[run].key,
+            model=None if theta is None else self.network.trained(theta),
+            epochs=epoch,
+            best_epoch=self.best_epoch[run] if self.plan.keep == "best" else epoch,
+            stopped=stopped,
+            failed_step=failed_step,
+            curves={name: tuple(values) for name, values in self.curves[run].items()},
+        )
