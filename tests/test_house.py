@@ -24,6 +24,7 @@ FLOW = [
         "expacc.ops.formula",
         "expacc.ops.mode",
         "expacc.ops.quadrature",
+        "expacc.ops.calm_table",
     },
     {"expacc.ops.normal", "expacc.ops.slopes"},
     {"expacc.ops.reference", "expacc.ops.noise", "expacc.ops.calm", "expacc.optim"},
@@ -44,7 +45,27 @@ FLOW = [
     {"expacc.baselines"},
     {"expacc.losses", "expacc.centers", "expacc.scheduled"},
     {"expacc"},
-    {"expacc.training.draws", "expacc.training.runs", "expacc.training.loss_slopes"},
+    {
+        "expacc.data.refusals",
+        "expacc.data.options",
+        "expacc.data.seeds",
+        "expacc.data.preprocess_record",
+    },
+    {"expacc.data.source", "expacc.data.dialect", "expacc.data.grid"},
+    {"expacc.data.encodings", "expacc.data.numbers", "expacc.data.table"},
+    {"expacc.data.named", "expacc.data.parquet", "expacc.data.arff", "expacc.data.delimited"},
+    {"expacc.data.columns", "expacc.data.preprocess", "expacc.data.splits"},
+    {"expacc.data.workbook", "expacc.data.sealed"},
+    {"expacc.data.reading"},
+    {"expacc.data.collections"},
+    {"expacc.data"},
+    {
+        "expacc.training.draws",
+        "expacc.training.runs",
+        "expacc.training.loss_slopes",
+        "expacc.training.checkpoint",
+        "expacc.training.distributed",
+    },
     {
         "expacc.training.layers",
         "expacc.training.descent",
@@ -52,10 +73,19 @@ FLOW = [
         "expacc.training.objectives",
         "expacc.training.checks",
         "expacc.training.progress",
+        "expacc.training.randomness",
+        "expacc.training.resume",
     },
-    {"expacc.training.record", "expacc.training.segments"},
-    {"expacc.training.loop"},
+    {"expacc.training.record", "expacc.training.segments", "expacc.training.loaders"},
+    {"expacc.training.loop", "expacc.training.stepping"},
+    {"expacc.training.epochs"},
+    {"expacc.training.network"},
     {"expacc.training"},
+    {"expacc.study", "expacc.study.score_table", "expacc.study.sign_flips"},
+    {"expacc.study.adjustment", "expacc.study.one_table"},
+    {"expacc.study.rank_tests"},
+    {"expacc.study.many_tables"},
+    {"expacc.study.stats", "expacc.study.answer", "expacc.study.figures_many"},
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
 
@@ -91,7 +121,11 @@ def test_data_flows_one_way(path):
 
 
 # The rooms above the losses may use more, and say so in the extras of pyproject.toml.
-EXTRAS = {"training": {"numpy", "rich", "safetensors"}}
+EXTRAS = {
+    "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
+    "study": {"numpy", "scipy", "scikit_posthocs", "matplotlib"},
+    "training": {"numpy", "rich", "safetensors"},
+}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)

@@ -49,6 +49,22 @@ class Network:
             theta[:, low:high] = uniform(keys, high - low, dtype).mul_(2 * bound).sub_(bound)
         return theta
 
+    def put(self, model: Trained, theta: Tensor) -> None:
+        """Write a trained model into one run's parameters (P)."""
+        for weight, layer in zip(self.views(theta.unsqueeze(0)), model.layers, strict=True):
+            last = layer is model.layers[-1]
+            # Only differences between logits count: the fixed one is moved to 0.
+            low = self.fixed if last else 0
+            matrix = layer.weight[low:] - layer.weight[:1] if low else layer.weight
+            bias = layer.bias[low:] - layer.bias[:1] if low else layer.bias
+            weight[0, :, :-1], weight[0, :, -1] = matrix, bias
+
+    def fits(self, model: Trained) -> bool:
+        """Whether a trained model has this architecture."""
+        shapes = [(out, into - 1) for out, into in self.shapes]
+        shapes[-1] = (shapes[-1][0] + self.fixed, shapes[-1][1])
+        return [tuple(layer.weight.shape) for layer in model.layers] == shapes
+
     def decays(self, device: torch.device, dtype: torch.dtype) -> Tensor:
         """(P): 1 for weights, 0 for biases."""
         mask = torch.ones(self.size, dtype=dtype, device=device)

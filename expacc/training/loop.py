@@ -79,6 +79,10 @@ def train_runs(
         rows.classes,
         None if rows.weight is None else rows.weight.to(device, rows.features.dtype),
     )
+    network = Network(plan.model, rows.features.shape[1], rows.classes)
+    for run in runs:
+        if run.start is not None and not network.fits(run.start):
+            raise ValueError(f"start of run {run.key!r} must have the plan's layers; it has others.")
     objectives = [objective_of(run.loss, run.numbers) for run in runs]
     budget = memory or (_CPU_MEMORY if device.type == "cpu" else _GPU_MEMORY)
     results: dict[int, RunResult] = {}
@@ -102,6 +106,9 @@ def _train(
     seeds = torch.tensor([seed_of(plan.seed, run.key) for run in runs], device=device)
     network = Network(plan.model, features.shape[1] - 1, rows.classes)
     theta = network.start(seeds, features.dtype)
+    for place, run in enumerate(runs):
+        if run.start is not None:
+            network.put(run.start, theta[place])
     gradient = torch.empty_like(theta)
     batches = Batches(rows, runs, seeds, plan.batch, plan.steps)
     losses = Segments(objectives, plan.epochs, features)

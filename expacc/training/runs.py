@@ -73,6 +73,7 @@ class Run:
         clip: largest norm of the run's gradient; None for no limit.
         normalize: divide the gradient by its running norm, as ``expacc.GradientNormalizer``; it
             replaces clipping.
+        start: weights to go on from; None for the model's own start.
     """
 
     key: str
@@ -86,6 +87,7 @@ class Run:
     betas: tuple[float, float] = (0.9, 0.999)
     clip: float | None = None
     normalize: bool = False
+    start: "Trained | None" = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,326 @@
+"""From a file or a built-in name to a Table: the reader, the target and each column's kind."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from expacc.data.arff import read_arff
+from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
+from expacc.data.delimited import read_delimited
+from expacc.data.grid import Grid, Kind, shown
+from expacc.data.named import NAMED, read_named
+from expacc.data.numbers import is_number
+from expacc.data.options import Position, ReadOptions
+from expacc.data.parquet import read_parquet
+from expacc.data.refusals import TableError
+from expacc.data.source import open_source, refuse_other_formats, table_name
+from expacc.data.table import Column, Dropped, Labels, Schema, Table
+from expacc.data.workbook import read_workbook
+
+__all__ = ["read_grid", "read_table"]
+
+_READERS = {
+    ".arff": read_arff,
+    ".parquet": read_parquet,
+    ".pq": read_parquet,
+    ".xlsx": read_workbook,
+}
+
+
+def read_table(
+    data: str | Path,
+    *,
+    target: Position | None = None,
+    header: bool = True,
+    delimiter: str | None = None,
+    quote: str | None = '"',
+    decimal: str = ".",
+    encoding: str = "utf-8",
+    skip_lines: int = 0,
+    sheet: str | None = None,
+    missing: Sequence[str] | None = None,
+    label_missing: Sequence[str] = ("", "?"),
+    numeric: Sequence[Position] = (),
+    categorical: Sequence[Position] = (),
+    drop: Sequence[Position] = (),
+    max_bytes: int = 2 << 30,
+    max_columns: int = 10_000,
+    max_levels: int = 1_000,
+    like: Schema | None = None,
+) -> Table:
+    """Read a table exactly as it was written, or refuse it with line and column.
+
+    Args:
+        data: a CSV, TSV, ARFF, Parquet or XLSX file, plain, .gz, .xz or .zst, or one of the
+            built-in names ``iris``, ``wine``, ``breast-cancer``, ``digits``.
+        target: the label's column, by name or by place counted from 1 (-1 is the last, and the
+            default).
+        header: whether the first line holds names.
+        delimiter: what parts fields; None takes it from the file's ending or its first lines.
+        quote: the character around fields that hold delimiters, or None to read quotes as text.
+        decimal: the decimal sign of numbers.
+        encoding: of text files.
+        skip_lines: lines before the table.
+        sheet: of a workbook; None takes the first.
+        missing: texts that count as missing in features; None means '' and '?', and in columns
+            whose other values are all numbers also NA, N/A, NaN, nan, null, NULL and None.
+        label_missing: texts that count as no label; such rows are left out.
+        numeric: columns to be read as numbers; a value that is none is refused.
+        categorical: columns to be read as categories.
+        drop: columns to be left out.
+        max_bytes: the most that is read, after decompression.
+        max_columns: the most columns that are read.
+        max_levels: the most levels a category may have before it is left out.
+        like: what a model expects. Columns are found by name and read as that kind, others are
+            ignored with a note, none is dropped, and the target may be absent.
+
+    Returns:
+        The table; its ``notes`` say what was taken for what.
+
+    Raises:
+        TableError: the file cannot be read exactly; the sentence names line and column.
+
+    Example:
+        >>> table = read_table("iris")
+        >>> table.rows, table.target.classes
+        (150, ('setosa', 'versicolor', 'virginica'))
+    """
+    options = ReadOptions(
+        target=target,
+        header=header,
+        delimiter=delimiter,
+        quote=quote,
+        decimal=decimal,
+        encoding=encoding,
+        skip_lines=skip_lines,
+        sheet=sheet,
+        missing=missing,  # type: ignore[arg-type] # made tuples there
+        label_missing=label_missing,  # type: ignore[arg-type]
+        numeric=numeric,  # type: ignore[arg-type]
+        categorical=categorical,  # type: ignore[arg-type]
+        drop=drop,  # type: ignore[arg-type]
+        max_bytes=max_bytes,
+        max_columns=max_columns,
+        max_levels=max_levels,
+    )
+    grid, name, sha256 = read_grid(data, options)
+    if like is None:
+        return _own(grid, options, name, sha256)
+    return _alike(grid, options, name, sha256, like)
+
+
+def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
+    """The cells as written, before any thought on what they mean; the table's name; the digest."""
+    path = Path(data)
+    if str(data) in NAMED and not path.exists():
+        grid, sha256 = read_named(str(data))
+        return grid, str(data), sha256
+    if path.is_dir():
+        raise TableError(str(data), "it is a folder; give a file of it, or use find_tables.")
+    refuse_other_formats(path)
+    source = open_source(path, options.max_bytes)
+    grid = _READERS.get(source.suffix, read_delimited)(source, options)
+    if str(data) in NAMED:
+        grid.notes.insert(0, f"Warning: {data} is the file here, not the built-in table.")
+    return grid, table_name(path), source.sha256
+
+
+def _find(grid: Grid, what: str, position: Position) -> int:
+    """The place of a column, from 0; a text is a name first and a place second."""
+    names = grid.names
+    if isinstance(position, str):
+        if position in names:
+            return names.index(position)
+        if not position.lstrip("-").isdecimal():
+            known = ", ".join(map(shown, names[:30])) + (", …" if len(names) > 30 else "")
+            raise TableError(grid.source, f"{what} {position!r} is not a column; it has: {known}.")
+    place = int(position)
+    if not 1 <= abs(place) <= len(names):
+        raise TableError(
+            grid.source,
+            f"{what} must be a name, or a place from 1 to {len(names)} (negative from the end); "
+            f"got {position}.",
+        )
+    return place - 1 if place > 0 else len(names) + place
+
+
+def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
+    """A table that stands for itself: kinds judged by its values."""
+    goal = _find(grid, "target", -1 if options.target is None else options.target)
+    forced = _forced(grid, options, goal)
+    notes = list(grid.notes)
+    if options.target is None:
+        notes.append(
+            f"The target is {grid.names[goal]!r}, the last column; --target takes another."
+        )
+    notes += _header_doubts(grid)
+    labels, more = make_labels(grid, goal, options)
+    notes += more
+    kept = labels.codes >= 0
+    if not kept.all():
+        notes.append(f"{int((~kept).sum()):,} row(s) without a label left out.")
+        grid = _rows_of(grid, kept)
+        labels = Labels(labels.name, labels.classes, labels.codes[kept])
+    if len(labels.classes) < 2:
+        found = f"the one class {labels.classes[0]!r}" if labels.classes else "no label at all"
+        raise TableError(
+            grid.source,
+            f"the target {labels.name!r} must have two classes or more; it has {found}.",
+        )
+    if 2 * len(labels.classes) > len(labels.codes) and len(labels.codes) > 20:
+        notes.append(
+            f"Warning: the target {labels.name!r} has {len(labels.classes):,} classes in "
+            f"{len(labels.codes):,} rows; is it a number to be predicted, or an identifier?"
+        )
+    columns, dropped = [], []
+    unwanted = {_find(grid, "drop", position) for position in options.drop}
+    for place, column_name in enumerate(grid.names):
+        if place == goal:
+            continue
+        if place in unwanted:
+            dropped.append(Dropped(column_name, "as asked"))
+            continue
+        column, more = make_column(grid, place, options, forced.get(place))
+        reason = reason_to_drop(column, options.max_levels, place in forced)
+        if reason:
+            dropped.append(Dropped(column_name, reason))
+        else:
+            columns.append(column)
+            more += warnings_about(column, grid.columns[place])
+        notes += more if not reason or "id-like" in reason else []
+        grid.columns[place] = []  # the texts are as large as the file; let them go
+    notes += [f"Left out {entry.name!r}: {entry.why}." for entry in dropped]
+    if not columns:
+        raise TableError(grid.source, "no feature is left beside the target. " + " ".join(notes))
+    return _table(grid, options, name, sha256, columns, labels, notes, tuple(dropped))
+
+
+def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
+    forced: dict[int, Kind] = {}
+    kinds: tuple[tuple[str, tuple[Position, ...], Kind], ...] = (
+        ("numeric", options.numeric, "number"),
+        ("categorical", options.categorical, "category"),
+    )
+    for what, positions, kind in kinds:
+        for position in positions:
+            place = _find(grid, what, position)
+            if forced.get(place, kind) != kind:
+                raise TableError(
+                    grid.source, f"{grid.names[place]!r} cannot be both numeric and categorical."
+                )
+            forced[place] = kind
+    if goal in {_find(grid, "drop", position) for position in options.drop}:
+        raise TableError(grid.source, f"the target {grid.names[goal]!r} cannot be dropped.")
+    return forced
+
+
+def _alike(grid: Grid, options: ReadOptions, name: str, sha256: str, like: Schema) -> Table:
+    """A table for a model: columns by name, kinds as it was trained, the target if it is there."""
+    wanted = [column for column, _ in like.columns]
+    absent = [column for column in wanted if column not in grid.names]
+    if absent:
+        cure = " Was it written without a header? Give --no-header." if _header_doubts(grid) else ""
+        raise TableError(
+            grid.source,
+            f"the column(s) {', '.join(map(repr, absent[:10]))}{', …' if len(absent) > 10 else ''} "
+            f"are missing, which the model needs.{cure}",
+            line=grid.header_line,
+        )
+    # Without names a column that is not there shifts all behind it: the width must be the same, or
+    # less by the last column alone, if that was the target.
+    found = len(grid.names)
+    if (
+        like.width is not None
+        and found != like.width
+        and (found, like.target)
+        != (
+            like.width - 1,
+            f"column {like.width}",
+        )
+    ):
+        raise TableError(
+            grid.source,
+            f"{found} columns where the training table had {like.width}; without a header they are "
+            "known by their place.",
+            line=int(grid.lines[0]),
+        )
+    notes = list(grid.notes)
+    extra = [column for column in grid.names if column not in wanted and column != like.target]
+    if extra:
+        notes.append(
+            f"{len(extra)} column(s) the model does not know are ignored: "
+            f"{', '.join(map(shown, extra[:10]))}{', …' if len(extra) > 10 else ''}."
+        )
+    columns = []
+    for column_name, kind in like.columns:
+        column, more = make_column(grid, grid.names.index(column_name), options, kind)
+        columns.append(column)
+        notes += more
+    labels = None
+    if like.target in grid.names:
+        labels, _ = make_labels(grid, grid.names.index(like.target), options)
+    return _table(grid, options, name, sha256, columns, labels, notes, ())
+
+
+def _table(
+    grid: Grid,
+    options: ReadOptions,
+    name: str,
+    sha256: str,
+    columns: Sequence[Column],
+    labels: Labels | None,
+    notes: Sequence[str],
+    dropped: tuple[Dropped, ...],
+) -> Table:
+    return Table(
+        name,
+        tuple(columns),
+        labels,
+        grid.rows,
+        np.asarray(grid.lines, np.int64),
+        notes=tuple(notes),
+        dropped=dropped,
+        sha256=sha256,
+        options=options,
+        width=len(grid.names),
+    )
+
+
+def _rows_of(grid: Grid, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Grid:
+    rows = np.flatnonzero(kept).tolist()
+    return Grid(
+        grid.source,
+        grid.names,
+        [[column[row] for row in rows] for column in grid.columns],
+        [grid.lines[row] for row in rows],
+        header_line=grid.header_line,
+        declared=grid.declared,
+    )
+
+
+def _header_doubts(grid: Grid) -> list[str]:
+    """A line where the header looks like data: a number for a name, or names that recur below."""
+    if grid.header_line is None:
+        return []
+    numbers = [name for name in grid.names if is_number(name)]
+    recurring = [
+        name for name, cells in zip(grid.names, grid.columns, strict=True) if name in cells
+    ]
+    doubts = ""
+    if numbers and grid.names[0] in ("0", "1") and numbers == _counted(numbers):
+        numbers = []  # 0, 1, 2 … as programs name columns that have no name
+    if numbers and len(numbers) + len(recurring) >= len(grid.names) / 2:
+        doubts = f"{numbers[0]!r} is a number"
+    elif recurring and len(recurring) >= len(grid.names) / 2:
+        doubts = f"{recurring[0]!r} is also a value"
+    if not doubts:
+        return []
+    return [
+        f"Warning: line {grid.header_line} was taken as names but looks like data ({doubts}); if "
+        "it is, give --no-header."
+    ]
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    return [str(int(names[0]) + place) for place in range(len(names))]

@@ -1,0 +1,228 @@
+"""Folds, hold-outs and wrong labels: stratified, seeded by name, recorded."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from expacc.data.seeds import generator
+from expacc.data.table import Rows, Split, Table
+
+__all__ = [
+    "Split",
+    "Splits",
+    "five_by_two",
+    "flip_labels",
+    "given_splits",
+    "holdout",
+    "stratified_folds",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Splits with how they were made (for the record) and what the user should know."""
+
+    splits: tuple[Split, ...]
+    how: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    def __iter__(self) -> Iterator[Split]:
+        return iter(self.splits)
+
+    def __len__(self) -> int:
+        return len(self.splits)
+
+
+_NO_ROWS: Rows = np.empty(0, np.int64)
+
+
+def _check_labels(labels: ArrayLike, names: Sequence[str] | None) -> tuple[Rows, list[str]]:
+    codes = np.asarray(labels)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu" or (codes < 0).any():
+        raise ValueError(
+            f"labels must be a vector of class numbers >= 0; got {codes.dtype} of shape "
+            f"{codes.shape}."
+        )
+    codes = codes.astype(np.int64)
+    classes = int(codes.max(initial=-1)) + 1
+    return codes, list(names or map(str, range(classes)))
+
+
+def _check_count(name: str, value: object, low: int) -> None:
+    if type(value) is not int:
+        raise TypeError(f"{name} must be an int; got {value!r}.")
+    if value < low:
+        raise ValueError(f"{name} must be >= {low}; got {value}.")
+
+
+def stratified_folds(
+    labels: ArrayLike,
+    folds: int,
+    repeats: int = 1,
+    *,
+    seed: int,
+    name: str = "",
+    classes: Sequence[str] | None = None,
+) -> Splits:
+    """Deal the rows of each class, shuffled, to ``folds`` parts; each part is the test rows once.
+
+    Part sizes differ by one at most, overall and within each class. A class with fewer rows than
+    folds is absent from some test parts, and a class of one row from the training rows of the fold
+    that tests it: a note says so, no row is left out.
+
+    Args:
+        labels: class numbers.
+        folds: parts, 2 or more.
+        repeats: how often to deal anew.
+        seed: the study's seed.
+        name: the table's name, which the generator is seeded with too.
+        classes: names for the notes.
+    """
+    codes, names = _check_labels(labels, classes)
+    _check_count("folds", folds, 2)
+    _check_count("repeats", repeats, 1)
+    if folds > len(codes):
+        raise ValueError(f"folds must be at most the number of rows, {len(codes)}; got {folds}.")
+    splits = []
+    for repeat in range(repeats):
+        random = generator(seed, name, "folds", folds, repeat)
+        order = np.concatenate(
+            [random.permutation(np.flatnonzero(codes == code)) for code in np.unique(codes)]
+        )
+        part = np.empty(len(codes), np.int64)
+        # Dealt in one round over all classes, so that sizes stay even; from a random part, so that
+        # a rare class does not always fall to the first.
+        part[order] = (np.arange(len(codes)) + random.integers(folds)) % folds
+        splits += [
+            Split(
+                f"repeat {repeat + 1}, fold {fold + 1}",
+                np.flatnonzero(part != fold),
+                _NO_ROWS,
+                np.flatnonzero(part == fold),
+            )
+            for fold in range(folds)
+        ]
+    how = {"kind": "stratified folds", "folds": folds, "repeats": repeats, "seed": seed}
+    return Splits(tuple(splits), {**how, "name": name}, _rare_notes(codes, names, folds))
+
+
+def _rare_notes(codes: Rows, names: Sequence[str], folds: int) -> tuple[str, ...]:
+    counts = np.bincount(codes)
+    notes = []
+    for code in np.flatnonzero((counts > 0) & (counts < folds)).tolist():
+        count = int(counts[code])
+        note = (
+            f"Warning: the class {names[code]!r} has {count} row(s), fewer than {folds} folds: it "
+            f"is absent from the test rows of {folds - count} fold(s)"
+        )
+        if count == 1:
+            note += ", and from the training rows of the one that tests it"
+        notes.append(note + ".")
+    return tuple(notes)
+
+
+def five_by_two(
+    labels: ArrayLike, *, seed: int, name: str = "", classes: Sequence[str] | None = None
+) -> Splits:
+    """Five times two halves, stratified: what the 5×2 cv tests are made for.
+
+    >>> splits = five_by_two([0, 0, 1, 1], seed=0)
+    >>> len(splits), splits.splits[0].test.tolist() == splits.splits[1].train.tolist()
+    (10, True)
+    """
+    return stratified_folds(labels, 2, 5, seed=seed, name=name, classes=classes)
+
+
+def holdout(
+    labels: ArrayLike,
+    share: float,
+    *,
+    seed: int,
+    name: str = "",
+    classes: Sequence[str] | None = None,
+) -> Splits:
+    """Hold out ``share`` of the rows, stratified; a class of one row stays in training."""
+    codes, names = _check_labels(labels, classes)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+        raise ValueError(f"share must lie in (0, 1); got {share!r}.")
+    total = round(share * len(codes))
+    if not 1 <= total < len(codes):
+        raise ValueError(f"share must leave rows on both sides of {len(codes)}; got {share}.")
+    random = generator(seed, name, "holdout", share)
+    groups = [random.permutation(np.flatnonzero(codes == code)) for code in np.unique(codes)]
+    sizes = np.array([len(group) for group in groups])
+    # Largest remainders make the shares add up; every class keeps a row for training.
+    exact = sizes * (total / len(codes))
+    take = np.minimum(np.floor(exact).astype(np.int64), sizes - 1)
+    for place in np.argsort(take - exact, kind="stable"):
+        if take.sum() < total and take[place] < sizes[place] - 1:
+            take[place] += 1
+    if not take.sum():
+        raise ValueError(
+            f"share must leave a row to test; got {share} of {len(codes)} rows in "
+            f"{len(groups)} classes."
+        )
+    test = np.sort(np.concatenate([group[:n] for group, n in zip(groups, take, strict=True)]))
+    train = np.setdiff1d(np.arange(len(codes)), test)
+    notes = tuple(
+        f"Warning: the class {names[code]!r} has {size} row(s), too few for the test rows."
+        for code, size, n in zip(np.unique(codes).tolist(), sizes.tolist(), take, strict=True)
+        if n == 0
+    )
+    how = {"kind": "holdout", "share": share, "seed": seed, "name": name}
+    return Splits((Split("holdout", train, _NO_ROWS, test),), how, notes)
+
+
+def given_splits(table: Table) -> Splits:
+    """The splits that came with a table, checked: within range, no row on both sides."""
+    if not table.given:
+        raise ValueError(f"{table.name} must come with splits for this; it has none.")
+    for split in table.given:
+        _check_given(table, split)
+    codes = table.target.codes
+    notes = []
+    for split in table.given:
+        absent = np.setdiff1d(codes[split.test], codes[split.train])
+        if absent.size:
+            names = ", ".join(repr(table.target.classes[code]) for code in absent.tolist())
+            notes.append(f"Warning: {split.name}: no training row has the class(es) {names}.")
+    how = {"kind": "given", "folds": len(table.given), "name": table.name}
+    return Splits(table.given, how, tuple(notes))
+
+
+def _check_given(table: Table, split: Split) -> None:
+    rows = np.concatenate([split.train, split.validation, split.test])
+    if not split.train.size or not split.test.size:
+        raise ValueError(f"{split.name} of {table.name} must have training and test rows.")
+    if rows.min() < 0 or rows.max() >= table.rows or len(np.unique(rows)) < len(rows):
+        raise ValueError(
+            f"{split.name} of {table.name} must hold each of {table.rows} rows once at most."
+        )
+
+
+def flip_labels(
+    labels: ArrayLike, share: float, *, classes: int, seed: int, name: str = ""
+) -> tuple[Rows, NDArray[np.bool_]]:
+    """Replace the labels of ``share`` of the rows by *another* class, each other one as likely.
+
+    The share is that of labels that are actually wrong: round(share × rows) rows, drawn without
+    replacement. (A label redrawn from all classes would stay right in 1 of C cases.)
+
+    Returns:
+        The labels, and which of them are wrong.
+    """
+    codes, _ = _check_labels(labels, None)
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise ValueError(f"share must lie in [0, 1); got {share!r}.")
+    _check_count("classes", classes, 2)
+    if codes.max(initial=0) >= classes:
+        raise ValueError(f"classes must exceed every label; got {classes} and {codes.max()}.")
+    random = generator(seed, name, "label noise", share)
+    wrong = np.zeros(len(codes), np.bool_)
+    wrong[random.permutation(len(codes))[: round(share * len(codes))]] = True
+    # A step of 1 to C-1 around the circle of classes reaches each other class equally often.
+    steps = random.integers(1, classes, size=len(codes))
+    return np.where(wrong, (codes + steps) % classes, codes), wrong

@@ -1,0 +1,1 @@
+"""Comparing losses: the statistics, the answer in words, and the pictures that go with them."""

@@ -1,0 +1,108 @@
+"""One row per finished run: the only thing that passes from running to reporting."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Predictions", "Row"]
+
+Kind = Literal["trial", "final", "outside"]
+
+_PARTS = (("rows", "<i4"), ("predicted", "<i4"), ("confidence", "<f4"), ("given", "<f4"))
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model said of the test rows of its fold.
+
+    Args:
+        rows: their numbers in the table.
+        predicted: class numbers.
+        confidence: the calibrated probability of the predicted class.
+        given: the calibrated probability of the class that the table gives.
+    """
+
+    rows: NDArray[np.int32]
+    predicted: NDArray[np.int32]
+    confidence: NDArray[np.float32]
+    given: NDArray[np.float32]
+
+    def to_bytes(self) -> bytes:
+        """Compressed; ``from_bytes`` reads it on any machine."""
+        arrays = [np.ascontiguousarray(getattr(self, name), kind) for name, kind in _PARTS]
+        header = json.dumps({"count": len(self.rows)}).encode()
+        return zlib.compress(header + b"\n" + b"".join(part.tobytes() for part in arrays), 6)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Predictions":
+        """The inverse of ``to_bytes``.
+
+        Raises:
+            ValueError: bytes that ``to_bytes`` did not write.
+        """
+        try:
+            header, body = zlib.decompress(data).split(b"\n", 1)
+            count = int(json.loads(header)["count"])
+            sizes = [count * np.dtype(kind).itemsize for _, kind in _PARTS]
+            if len(body) != sum(sizes):
+                raise ValueError
+        except (ValueError, zlib.error, KeyError, TypeError):
+            raise ValueError("predictions must be as written; these bytes are damaged.") from None
+        arrays, low = {}, 0
+        for (name, kind), size in zip(_PARTS, sizes, strict=True):
+            arrays[name] = np.frombuffer(body, kind, count, low)
+            low += size
+        return cls(**arrays)
+
+    def digest(self) -> str:
+        """A hash of what was predicted, to compare runs with."""
+        order = np.argsort(self.rows, kind="stable")
+        return hashlib.sha256(
+            self.rows[order].astype("<i4").tobytes() + self.predicted[order].astype("<i4").tobytes()
+        ).hexdigest()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A finished run.
+
+    Args:
+        key: unique in the study.
+        item: the work item it came with.
+        kind: 'trial' of the search, 'final' (retrained with the numbers found, tested once) or
+            'outside' (scikit-learn's LogisticRegression).
+        table: the table's name.
+        loss: a name of ``expacc.training.LOSS_NAMES``, or 'logistic_regression'.
+        fold: of the table: '1a' … '5b' for 5×2, '1' … '10' for folds, 'holdout'.
+        noise: share of training labels replaced at random.
+        seed: which repeat, from 0.
+        numbers: what the search chose: learning_rate, weight_decay, leak …
+        metrics: of final and outside rows 'accuracy', 'balanced_accuracy', 'log_loss',
+            'calibration_error', 'train_accuracy', 'temperature'; of trials 'validation_accuracy'
+            and 'validation_loss'. Empty for a failed run.
+        curves: name → one number per epoch: 'validation_accuracy', 'train_accuracy' …
+        predictions: of final and outside rows.
+        seconds: its share of the time of what was trained with it.
+        failure: why there is no score; None for a good run.
+    """
+
+    key: str
+    item: str
+    kind: Kind
+    table: str
+    loss: str
+    fold: str
+    noise: float = 0.0
+    seed: int = 0
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    predictions: Predictions | None = None
+    seconds: float = 0.0
+    failure: str | None = None

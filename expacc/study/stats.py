@@ -1,0 +1,61 @@
+"""Every statistic of a comparison in one place; see docs/statistics.md for which is used when.
+
+One table: `combined_5x2_f`, `paired_5x2_t`, `corrected_paired_t`, `mcnemar`, and `adjust` for
+several methods. Several tables: `friedman`, `iman_davenport`, `wilcoxon`, `conover`, `mean_ranks`,
+`wins`, `win_tie_loss`, `critical_difference`, `dolan_more_profile`.
+"""
+
+from expacc.study.adjustment import Adjustment, adjust
+from expacc.study.many_tables import (
+    CriticalDifference,
+    Profile,
+    Wins,
+    WinTieLoss,
+    critical_difference,
+    dolan_more_profile,
+    win_tie_loss,
+    wins,
+)
+from expacc.study.one_table import (
+    PairedTest,
+    combined_5x2_f,
+    corrected_paired_t,
+    mcnemar,
+    paired_5x2_t,
+)
+from expacc.study.rank_tests import (
+    PairwiseTest,
+    RankTest,
+    conover,
+    friedman,
+    iman_davenport,
+    mean_ranks,
+    ranks,
+    wilcoxon,
+)
+
+__all__ = [
+    "Adjustment",
+    "CriticalDifference",
+    "PairedTest",
+    "PairwiseTest",
+    "Profile",
+    "RankTest",
+    "WinTieLoss",
+    "Wins",
+    "adjust",
+    "combined_5x2_f",
+    "conover",
+    "corrected_paired_t",
+    "critical_difference",
+    "dolan_more_profile",
+    "friedman",
+    "iman_davenport",
+    "mcnemar",
+    "mean_ranks",
+    "paired_5x2_t",
+    "ranks",
+    "wilcoxon",
+    "win_tie_loss",
+    "wins",
+]

@@ -1,0 +1,159 @@
+"""The sentences, letter by letter."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+pytest.importorskip("scikit_posthocs")
+
+from expacc.study.answer import Rival, answer_many_tables, answer_one_table, p_text
+from expacc.study.one_table import PairedTest
+
+
+def rival(name, accuracy, p_value, reference=0.921, interval=None):
+    gain = accuracy - reference
+    if interval is None:
+        reach = abs(gain) * (0.5 if p_value <= 0.05 else 2) + 0.0001
+        interval = (gain - reach, gain + reach)
+    test = PairedTest("any", 1.0, p_value, (5.0,), gain, interval)
+    return Rival(name, accuracy, test, p_value)
+
+
+def ask(*rivals, accuracy=0.921):
+    return answer_one_table("car.csv", "cross entropy", accuracy, rivals, protocol="5×2 cv")
+
+
+def test_one_winner():
+    answer = ask(rival("EXACT", 0.952, 0.003), rival("focal", 0.93, 0.4))
+    assert answer.sentence == (
+        "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p = 0.003)."
+    )
+    assert (answer.choice, answer.beats) == ("EXACT", ("EXACT",))
+
+
+def test_several_winners_the_best_first():
+    answer = ask(rival("leaky", 0.94, 0.01), rival("EXACT", 0.952, 0.0003))
+    assert answer.sentence == (
+        "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p < 0.001); "
+        "so does leaky (+1.9)."
+    )
+    answer = ask(rival("a", 0.94, 0.01), rival("b", 0.952, 0.0003), rival("c", 0.93, 0.04))
+    assert answer.sentence.endswith("; so do a (+1.9) and c (+0.9).")
+    assert answer.beats == ("b", "a", "c")
+
+
+def test_a_higher_accuracy_by_chance_does_not_win():
+    answer = ask(rival("lucky", 0.96, 0.2), rival("EXACT", 0.952, 0.003))
+    assert answer.choice == "EXACT"
+
+
+def test_nothing_gained():
+    answer = ask(rival("EXACT", 0.923, 0.61), rival("focal", 0.9, 0.01))
+    assert answer.sentence == (
+        "No loss beats cross entropy on this data beyond chance (largest gain 0.2 points, "
+        "p = 0.61): keep cross entropy."
+    )
+    assert (answer.choice, answer.beats) == ("cross entropy", ())
+
+
+def test_a_rejection_without_direction_is_no_win():
+    answer = ask(rival("EXACT", 0.943, 0.01, interval=(-0.02, 0.05)))
+    assert answer.sentence == (
+        "No loss beats cross entropy on this data beyond chance (largest gain 2.2 points, "
+        "p = 0.010, but its splits disagree about the sign): keep cross entropy."
+    )
+
+
+def test_the_reference_is_best():
+    answer = ask(rival("EXACT", 0.918, 0.4), rival("focal", 0.9, 0.01))
+    assert answer.sentence == (
+        "No loss beats cross entropy on this data, it is the best itself (nearest EXACT, "
+        "0.3 points behind, p = 0.40): keep cross entropy."
+    )
+
+
+def test_level():
+    assert ask(rival("EXACT", 0.921, 1.0)).sentence == (
+        "No loss beats cross entropy on this data (EXACT is level with it at 92.1, p = 1): "
+        "keep cross entropy."
+    )
+
+
+def test_the_reference_beats_all():
+    answer = ask(rival("EXACT", 0.909, 0.01), rival("focal", 0.9, 0.004))
+    assert answer.sentence == (
+        "On car.csv cross entropy beats all 2 other losses (nearest EXACT, 1.2 points behind, "
+        "92.1 vs 90.9, 5×2 cv, p = 0.010): keep cross entropy."
+    )
+    assert ask(rival("EXACT", 0.909, 0.01)).sentence == (
+        "On car.csv cross entropy beats EXACT (1.2 points behind, 92.1 vs 90.9, 5×2 cv, "
+        "p = 0.010): keep cross entropy."
+    )
+
+
+@pytest.mark.parametrize("p_value", [0.0496, 0.04999, 0.0500001, 0.0504, 0.051, 0.9999, 0.001])
+def test_p_is_never_rounded_across_the_level(p_value):
+    text = p_text(p_value)
+    assert (float(text.split()[-1]) < 0.05) == (p_value < 0.05)
+
+
+NAMES = ["cross entropy", "EXACT", "focal"]
+
+
+def scores(gains, tables=12, noise=0.001, seed=0):
+    generator = np.random.default_rng(seed)
+    level = generator.uniform(0.7, 0.9, (tables, 1))
+    return level + np.array(gains) + noise * generator.normal(size=(tables, len(gains)))
+
+
+def test_many_tables_with_a_winner():
+    # Rank sums 28, 16, 28: t = 12 / sqrt(2 · (12 · 168 - 1824) / 22) = 2.87, p = 0.0088, times 3/2.
+    places = [[2, 1, 3]] * 5 + [[3, 1, 2]] * 5 + [[1, 3, 2], [2, 3, 1]]
+    answer = answer_many_tables(1 - np.array(places) / 10, NAMES, "cross entropy")
+    assert answer.sentence == (
+        "Over 12 tables EXACT beats cross entropy (mean rank 1.33 vs 2.33, better on 10 of 12, "
+        "Conover, p = 0.013)."
+    )
+    assert answer.choice == "EXACT"
+
+
+def test_many_tables_without_one():
+    table = scores([0, 0.0002, 0])
+    sentence = answer_many_tables(table, NAMES, "cross entropy").sentence
+    assert sentence.startswith("Over 12 tables no loss beats cross entropy")
+    assert sentence.endswith(": keep cross entropy.")
+    assert "Iman–Davenport, p = " in sentence
+
+
+def test_many_tables_where_the_reference_wins():
+    table = scores([0.01, 0.0, -0.01])
+    answer = answer_many_tables(table, NAMES, "cross entropy")
+    assert answer.sentence == (
+        "Over 12 tables cross entropy beats all 2 other losses (nearest EXACT, mean rank 1.00 vs "
+        "2.00, better on 12 of 12, Conover, p < 0.001): keep cross entropy."
+    )
+    answer = answer_many_tables(table[:, [0, 2]], ["cross entropy", "focal"], "cross entropy")
+    assert "beats focal (mean rank 1.00 vs 2.00, better on 12 of 12, Wilcoxon" in answer.sentence
+
+
+def test_many_tables_where_the_reference_leads():
+    answer = answer_many_tables(scores([0.0008, 0.0, 0.0004]), NAMES, "cross entropy")
+    assert answer.sentence.startswith(
+        "Over 12 tables no loss beats cross entropy, it has the best mean rank itself ("
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: ask(), "rivals must hold at least one method"),
+        (lambda: ask(rival("EXACT", float("nan"), 0.5)), "accuracy of EXACT must lie in"),
+        (lambda: ask(rival("EXACT", 95.2, 0.5)), r"must lie in \[0, 1\]; got 95.2"),
+        (lambda: ask(rival("cross entropy", 0.9, 0.5)), "2 different names"),
+        (lambda: p_text(float("nan")), "p_value must lie in"),
+        (lambda: answer_many_tables(scores([0, 0, 0]), NAMES, "hinge"), "reference must be one of"),
+    ],
+)
+def test_refusals_are_sentences(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()

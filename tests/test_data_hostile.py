@@ -1,0 +1,65 @@
+"""Hostile files: read exactly, cell by cell, or refused with file, line and column."""
+
+import pickle
+
+import pytest
+from hostile.files import FILES
+from hostile.texts import TEXTS
+
+from expacc.data import ReadOptions, TableError
+from expacc.data.reading import read_grid
+
+CASES = [*TEXTS, *FILES]
+
+
+def test_there_are_enough_and_each_has_its_own_name():
+    assert len(CASES) >= 60
+    assert len({(case.title, case.file) for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.title)
+def test_read_exactly_or_refused_at_its_place(case, tmp_path):
+    path = tmp_path / case.file
+    path.write_bytes(case.data())
+    options = ReadOptions(**case.options)
+    if case.refused:
+        with pytest.raises(TableError) as caught:
+            read_grid(path, options)
+        error = caught.value
+        for part in case.refused:
+            assert part in str(error)
+        assert str(error).startswith(case.file)
+        assert "\n" not in str(error)
+        if case.line is not None:
+            assert error.line == case.line
+            assert f"line {case.line}" in str(error)
+        if case.column is not None:
+            assert error.column == case.column
+        assert str(pickle.loads(pickle.dumps(error))) == str(error)
+        return
+    grid, _, digest = read_grid(path, options)
+    assert grid.names == case.names
+    cells = list(zip(*grid.columns, strict=True))
+    assert cells == list(case.rows)
+    kinds = [[type(cell) for cell in row] for row in cells]
+    assert kinds == [[type(cell) for cell in row] for row in case.rows]
+    assert len(grid.lines) == len(cells)
+    assert len(digest) == 64
+    for note in case.notes:
+        assert any(note in line for line in grid.notes), grid.notes
+
+
+@pytest.mark.parametrize("case", [case for case in TEXTS if case.rows], ids=lambda case: case.title)
+@pytest.mark.parametrize("end", ["gz", "xz"])
+def test_compression_changes_nothing(case, end, tmp_path):
+    import gzip
+    import lzma
+
+    plain = tmp_path / case.file
+    plain.write_bytes(case.data())
+    packed = tmp_path / f"{case.file}.{end}"
+    packed.write_bytes({"gz": gzip, "xz": lzma}[end].compress(case.data()))
+    options = ReadOptions(**case.options)
+    first, name, _ = read_grid(plain, options)
+    second, packed_name, _ = read_grid(packed, options)
+    assert (first.names, first.columns, name) == (second.names, second.columns, packed_name)

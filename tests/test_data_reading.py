@@ -1,0 +1,453 @@
+"""What cells mean: labels as text, kinds by every value, and a line for all that is left out."""
+
+import os
+
+import numpy as np
+import pytest
+from hostile.files import parquet, workbook
+
+from expacc.data import ReadOptions, TableError, find_tables, read_table
+from expacc.data.numbers import is_number, parse_numbers
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="cars.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+def column(table, name):
+    return next(column for column in table.columns if column.name == name)
+
+
+def has_note(table, *parts):
+    return any(all(part in note for part in parts) for note in table.notes)
+
+
+# Labels
+
+
+def test_labels_are_text(write):
+    table = read_table(write("x,y\n1,01\n2,1\n3,1.0\n4,1\n"))
+    assert table.target.texts() == ["01", "1", "1.0", "1"]
+    assert set(table.target.classes) == {"01", "1", "1.0"}
+    assert has_note(table, "'01', '1', '1.0'", "kept apart")
+
+
+@pytest.mark.parametrize("word", ["NA", "None", "null", "nan", "NaN", "N/A", "NULL"])
+def test_words_for_nothing_are_labels(write, word):
+    table = read_table(write(f"x,y\n1,{word}\n2,b\n3,{word}\n"))
+    assert table.target.texts() == [word, "b", word]
+    assert has_note(table, f"'{word}' is kept as a class", "--label-missing")
+    table = read_table(write(f"x,y\n1,{word}\n2,b\n3,c\n4,b\n"), label_missing=["", "?", word])
+    assert table.target.texts() == ["b", "c", "b"]
+    assert column(table, "x").values.tolist() == [2, 3, 4]
+    assert table.lines.tolist() == [3, 4, 5]
+    assert has_note(table, "1 row(s) without a label left out")
+
+
+def test_rows_without_a_label_are_counted(write):
+    table = read_table(write("x,y\n1,a\n2,\n3,?\n4,b\n"))
+    assert table.rows == 2
+    assert has_note(table, "2 row(s) without a label left out")
+
+
+def test_a_label_of_case_and_blanks_of_its_own(write):
+    table = read_table(write('x,y\n1,Yes\n2,yes\n3," yes"\n4,yes.\n'))
+    assert table.target.texts() == ["Yes", "yes", " yes", "yes."]
+    assert has_note(table, "differ in writing only")
+
+
+def test_classes_are_in_natural_order(write):
+    assert read_table(write("x,y\n1,10\n2,9\n3,2\n")).target.classes == ("2", "9", "10")
+    assert read_table(write("x,y\n1,b\n2,10\n3,9\n")).target.classes == ("10", "9", "b")
+
+
+def test_one_class_is_refused(write):
+    with pytest.raises(TableError, match="two classes or more; it has the one class 'a'"):
+        read_table(write("x,y\n1,a\n2,a\n"))
+    with pytest.raises(TableError, match="no label at all"):
+        read_table(write("x,y\n1,?\n2,\n"))
+
+
+def test_typed_labels_become_text(write):
+    whole = {"x": [1.5, 2.5, 3.5]}
+    for labels, texts in [
+        ([1, 2, 1], ["1", "2", "1"]),
+        ([1.0, 2.0, 1.0], ["1.0", "2.0", "1.0"]),
+        ([True, False, True], ["True", "False", "True"]),
+        (["01", "1", "NA"], ["01", "1", "NA"]),
+    ]:
+        table = read_table(write(parquet(**whole, y=labels), "t.parquet"))
+        assert table.target.texts() == texts
+    table = read_table(write(workbook(["x", "y"], [1.5, 1], [2.5, "1.0"], [3.5, True]), "t.xlsx"))
+    assert table.target.texts() == ["1", "1.0", "True"]
+
+
+def test_renamed_labels_can_be_those_of_another_table(write):
+    labels = read_table(write("x,y\n1,no.\n2,yes.\n3,no.\n")).target
+    codes = labels.renamed({"no.": "no", "yes.": "yes"}).as_codes_of(("yes", "no"), "t")
+    assert codes.tolist() == [1, 0, 1]
+    with pytest.raises(TableError, match=r"'no\.' is not among 'yes', 'no'"):
+        labels.as_codes_of(("yes", "no"), "t")
+    with pytest.raises(ValueError, match="got 'maybe'"):
+        labels.renamed({"maybe": "no"})
+
+
+def test_labels_that_look_like_measurements_are_doubted(write):
+    rows = "".join(f"{i % 3},{i}.5\n" for i in range(30))
+    assert has_note(read_table(write("x,y\n" + rows)), "30 classes in 30 rows")
+
+
+# The target
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [(None, "c"), ("a", "a"), (1, "a"), (2, "b"), (-1, "c"), (-3, "a"), ("-2", "b"), ("3", "c")],
+)
+def test_target_by_name_or_place_from_one(write, target, name):
+    table = read_table(write("a,b,c\n1,2,3\n4,5,6\n"), target=target)
+    assert table.target.name == name
+    assert has_note(table, "The target is 'c', the last column") == (target is None)
+
+
+def test_a_name_goes_before_a_place(write):
+    assert read_table(write("2,1\nx,3\ny,4\n"), target="2").target.classes == ("x", "y")
+
+
+@pytest.mark.parametrize("target", [0, 4, -4, "0"])
+def test_a_place_out_of_range_is_refused(write, target):
+    with pytest.raises(TableError, match="a place from 1 to 3"):
+        read_table(write("a,b,c\n1,2,3\n4,5,6\n"), target=target)
+
+
+def test_an_unknown_name_is_refused_with_those_there_are(write):
+    with pytest.raises(
+        TableError, match=r"cars.csv: target 'label' is not a column; it has: a, b\."
+    ):
+        read_table(write("a,b\n1,2\n3,4\n"), target="label")
+
+
+# Numbers and categories
+
+
+@pytest.mark.parametrize(
+    "text", ["0", "-1", "+5", "1.", ".5", "1e5", "1E-05", "007", "1.50", "-0.0", "123456789012"]
+)
+def test_numbers(text):
+    assert is_number(text)
+    assert parse_numbers([text, "1"], ()).tolist() == [float(text), 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1_000", "0x10", "inf", "-Infinity", "nan", "1e400", "١٢", "１", "1,5", "1 000", "½", "", ".",
+     "-", "e5", "1e", "1\n2", "5%", "$5", "2020-01-01", "12:30", "True", " 1", "1 ", "−1", "1e5.5"],
+)  # fmt: skip
+def test_not_numbers(text):
+    assert not is_number(text)
+    assert parse_numbers([text, "1"], ()) is None
+
+
+def test_a_column_is_a_number_if_every_value_is(write):
+    table = read_table(write("a,b,y\n1,1,p\n?,2,q\n2.5,5more,p\n"))
+    assert column(table, "a").kind == "number"
+    assert np.array_equal(column(table, "a").values, [1, np.nan, 2.5], equal_nan=True)
+    assert column(table, "b").kind == "category"
+    assert column(table, "b").levels == ("1", "2", "5more")
+
+
+def test_na_is_missing_beside_numbers_and_a_level_elsewhere(write):
+    table = read_table(write("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n"))
+    assert np.isnan(column(table, "a").values[1])
+    assert has_note(table, "a: 1 × 'NA' read as missing")
+    assert column(table, "b").levels == ("NA", "x", "y")
+    assert column(table, "c").levels == ("NA",)
+    assert column(table, "c").missing.tolist() == [False, False, True, False]
+
+
+def test_missing_words_can_be_named(write):
+    text = "a,b,y\n1,x,p\n-999,NA,q\n2,?,p\n"
+    table = read_table(write(text), missing=["-999"])
+    assert np.isnan(column(table, "a").values[1])
+    assert column(table, "b").levels == ("?", "NA", "x")
+    book = write(workbook(["a", "b", "y"], [1, 5, "p"], [-999, 6, "q"], [2, 7, "p"]), "t.xlsx")
+    assert np.isnan(column(read_table(book, missing=["-999"]), "a").values[1])
+
+
+def test_kinds_can_be_forced(write):
+    path = write("a,b,y\n1,1,p\n2,x,q\n1,3,p\n")
+    assert column(read_table(path, categorical=["a"]), "a").levels == ("1", "2")
+    with pytest.raises(TableError, match=r"line 3: 'x' is not a number, but 'b' is a column of"):
+        read_table(path, numeric=["b"])
+    table = read_table(path, numeric=["b"], missing=["x"])
+    assert np.isnan(column(table, "b").values[1])
+    with pytest.raises(TableError, match="both numeric and categorical"):
+        read_table(path, numeric=["a"], categorical=[1])
+
+
+def test_a_few_odd_values_among_many_numbers_are_named(write):
+    rows = "".join(f"{i}.5,{'pq'[i % 2]}\n" for i in range(60))
+    table = read_table(write("a,y\n" + rows + "inf,p\n"), categorical=["a"])
+    assert not has_note(table, "inf")
+    with pytest.raises(TableError, match="no feature is left"):
+        read_table(write("a,y\n" + rows + "inf,p\n"))
+    pairs = "".join(f"{i % 60}.5,{i % 4},{'pq'[i % 2]}\n" for i in range(200))
+    table = read_table(write("a,b,y\n" + pairs + "1e400,1,p\n"))
+    assert has_note(
+        table, "a: category, for 1 of 61 values", "line 202", "1e400' is beyond float64"
+    )
+
+
+def test_decimal_commas_are_doubted_and_read_if_asked(write):
+    path = write("a;y\n1,5;p\n2,25;q\n3;p\n")
+    assert has_note(read_table(path), "decimal ','", "--decimal ,")
+    assert column(read_table(path, decimal=","), "a").values.tolist() == [1.5, 2.25, 3]
+
+
+def test_constant_and_missing_columns_are_left_out_with_a_line(write):
+    table = read_table(write("a,b,c,d,e,y\n1,x,,5,x,p\n1,x,?,,,q\n1,x,,5,x,p\n"))
+    assert [entry.name for entry in table.dropped] == ["a", "b", "c", "d"]
+    assert [c.name for c in table.columns] == ["e"]  # one level and missing are two levels
+    assert has_note(table, "Left out 'a': every value is the same.")
+    assert has_note(table, "Left out 'c': every value is missing.")
+
+
+def test_id_like_text_is_left_out_and_id_like_numbers_are_doubted(write):
+    rows = "".join(f"u{i:03},{1000 - 7 * i},{i % 5},{'pq'[i % 2]}\n" for i in range(120))
+    table = read_table(write("user,ticket,x,y\n" + rows))
+    assert [c.name for c in table.columns] == ["ticket", "x"]
+    assert has_note(table, "Left out 'user': id-like text, 120 different values in 120 rows")
+    assert has_note(table, "ticket: id-like, 120 integers, all different, in order", "--drop")
+    kept = read_table(write("user,ticket,x,y\n" + rows), categorical=["user"], drop=["ticket"])
+    assert [c.name for c in kept.columns] == ["user", "x"]
+    assert has_note(kept, "Left out 'ticket': as asked.")
+
+
+def test_many_levels_have_a_limit(write):
+    rows = "".join(f"v{i % 60},{i},{'pq'[i % 2]}\n" for i in range(300))
+    path = write("a,x,y\n" + rows)
+    assert column(read_table(path), "a").levels[0] == "v0"
+    table = read_table(path, max_levels=59)
+    assert has_note(table, "Left out 'a': 60 levels, more than --max-levels 59")
+
+
+def test_digits_that_float64_loses_are_named(write):
+    rows = "".join(f"{9007199254740992 + i},{i % 3},{'pq'[i % 2]}\n" for i in range(9))
+    assert has_note(read_table(write("a,x,y\n" + rows)), "a: integers beyond 2**53 are rounded")
+    even = "".join(f"{2**60 + 1024 * i},{i % 3},{'pq'[i % 2]}\n" for i in range(9))
+    assert not has_note(read_table(write("a,x,y\n" + even)), "2**53")
+    long = "0" * 5000 + "1"
+    assert has_note(read_table(write(f"a,y\n{long},p\n9007199254740993,q\n")), "2**53")
+    assert has_note(read_table(write("a,y\n1e-400,p\n0,q\n2,q\n")), "too small for float64")
+
+
+def test_dates_and_booleans_are_categories(write):
+    table = read_table(write("a,b,y\n2020-01-01,True,p\n2020-01-02,False,q\n"))
+    assert column(table, "a").levels == ("2020-01-01", "2020-01-02")
+    assert column(table, "b").levels == ("False", "True")
+
+
+def test_declared_kinds_are_kept(write):
+    head = "@attribute a {0,1}\n@attribute b numeric\n@attribute y {p,q}\n@data\n"
+    table = read_table(write(head + "0,1,p\n1,?,q\n0,3,p\n", "t.arff"))
+    assert column(table, "a").levels == ("0", "1")
+    assert column(table, "b").kind == "number"
+    table = read_table(write(parquet(a=["1", "2"], b=[1, 2], y=["p", "q"]), "t.parquet"))
+    assert column(table, "a").kind == "category"
+    nan = read_table(write(parquet(a=[1.5, float("nan"), 2.5], y=["p", "q", "p"]), "t.parquet"))
+    assert column(nan, "a").missing.tolist() == [False, True, False]
+    infinite = write(parquet(a=[1.5, float("inf")], y=["p", "q"]), "t.parquet")
+    with pytest.raises(TableError, match="line 2: inf is not a number"):
+        read_table(infinite)
+    more = write(parquet(a=[1.5, float("inf"), 2.5], y=["p", "q", "p"]), "t.parquet")
+    assert column(read_table(more, missing=["inf"]), "a").missing.tolist() == [False, True, False]
+
+
+# The header
+
+
+def test_a_header_that_looks_like_data_is_doubted(write):
+    assert has_note(read_table(write("5.1,3.5,setosa\n4.9,3.0,virginica\n5.0,3.1,setosa\n")),
+                    "line 1 was taken as names", "'5.1' is a number", "--no-header")  # fmt: skip
+    assert has_note(read_table(write("low,big,acc\nlow,big,acc\nmed,small,no\n")),
+                    "'low' is also a value")  # fmt: skip
+    assert not has_note(read_table(write("a,b,y\n1,2,p\n3,4,q\n")), "taken as names")
+    counted = "0,1,2,class\n5,6,7,p\n8,9,1,q\n"
+    assert not has_note(read_table(write(counted)), "taken as names")
+
+
+def test_no_header_names_columns_by_place(write):
+    table = read_table(write("vhigh,2,unacc\nlow,4,acc\n", "car.data"), header=False)
+    assert [c.name for c in table.columns] == ["column 1", "column 2"]
+    assert table.target.name == "column 3"
+    assert table.name == "car"
+
+
+# Another table for a model
+
+
+def test_like_finds_columns_by_name_and_keeps_kinds(write):
+    train = read_table(write("doors,age,y\n2,1,p\n5more,2,q\n4,3,p\n"))
+    new = read_table(write("extra,age,doors\nz,NA,2\nw,7,4\n", "new.csv"), like=train.schema)
+    assert [(c.name, c.kind) for c in new.columns] == [("doors", "category"), ("age", "number")]
+    assert column(new, "doors").levels == ("2", "4")
+    assert new.labels is None
+    assert has_note(new, "1 column(s) the model does not know are ignored: extra")
+    with pytest.raises(TableError, match="must have a target"):
+        new.target  # noqa: B018
+    labelled = read_table(write("doors,age,y\n2,1,q\n4,1,\n", "new.csv"), like=train.schema)
+    assert labelled.rows == 2
+    assert labelled.target.texts() == ["q", None]
+
+
+def test_like_says_what_is_missing_or_no_number(write):
+    train = read_table(write("a,b,y\n1,x,p\n2,z,q\n"))
+    with pytest.raises(TableError, match=r"new.csv, line 1: the column\(s\) 'a' are missing"):
+        read_table(write("b,y\nx,p\n", "new.csv"), like=train.schema)
+    with pytest.raises(TableError, match=r"new.csv, line 3: 'two' is not a number, but 'a'"):
+        read_table(write("a,b\n1,x\ntwo,x\n", "new.csv"), like=train.schema)
+    with pytest.raises(TableError, match="--no-header"):
+        read_table(write("1,x\n1,x\n", "new.csv"), like=train.schema)
+
+
+def test_without_header_a_column_that_is_not_there_is_noticed(write):
+    train = read_table(write("p,1,5,7\nq,2,6,7\n"), header=False, target=1)
+    assert [c.name for c in train.columns] == ["column 2", "column 3"]  # column 4 is constant
+    with pytest.raises(TableError, match="3 columns where the training table had 4"):
+        read_table(write("1,5,7\n2,6,7\n", "new.csv"), header=False, like=train.schema)
+    last = read_table(write("1,5,p\n2,6,q\n"), header=False)
+    new = read_table(write("1,5\n2,6\n", "new.csv"), header=False, like=last.schema)
+    assert new.rows == 2
+
+
+# Files and folders
+
+
+def test_what_is_no_file(tmp_path, write):
+    with pytest.raises(TableError, match="no such file in"):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(TableError, match="it is a folder"):
+        read_table(tmp_path)
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(TableError, match="must be a file"):
+        read_table(tmp_path / "pipe.csv")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission(write):
+    path = write("a,y\n1,p\n")
+    path.chmod(0)
+    with pytest.raises(TableError, match="may not be read"):
+        read_table(path)
+
+
+def test_permission_is_a_sentence(write, monkeypatch):
+    path = write("a,y\n1,p\n")
+
+    def refuse(self):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(path), "read_bytes", refuse)
+    with pytest.raises(TableError, match="may not be read by this user"):
+        read_table(path)
+
+
+def test_a_missing_package_is_named_with_its_extra(write, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"needs zstandard.*pip install 'expacc\[tables\]'"):
+        read_table(write(b"\x28\xb5\x2f\xfd", "x.csv.zst"))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "classes"),
+    [("iris", 150, 3), ("wine", 178, 3), ("breast-cancer", 569, 2), ("digits", 1797, 10)],
+)
+def test_built_in_tables(name, rows, classes):
+    table = read_table(name)
+    assert (table.rows, len(table.target.classes)) == (rows, classes)
+    assert table.name == name
+    assert table.sha256 == read_table(name).sha256
+
+
+def test_a_file_goes_before_a_built_in_name(write, tmp_path, monkeypatch):
+    write("a,y\n1,p\n2,q\n", "iris")
+    monkeypatch.chdir(tmp_path)
+    table = read_table("iris")
+    assert table.rows == 2
+    assert has_note(table, "iris is the file here")
+
+
+def test_digest_is_of_the_file_itself(write):
+    import hashlib
+
+    path = write("a,y\n1,p\n2,q\n")
+    assert read_table(path).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_description_names_all(write):
+    lines = read_table(write("a,b,y\n1,x,p\n?,z,q\n2,x,p\n")).describe()
+    assert lines[:4] == (
+        "cars: 3 rows, 2 feature(s)",
+        "target 'y': 'p' 2, 'q' 1",
+        "a: number from 1 to 2, 1 missing",
+        "b: category, 2 level(s) ('x', 'z')",
+    )
+
+
+def test_a_name_cannot_break_or_colour_a_line(write):
+    table = read_table(write('"a\nb","\x1b[31mred",y\n1,u,p\n?,w,q\n2,u,p\n'))
+    assert not any("\n" in line or "\x1b" in line for line in table.describe())
+    with pytest.raises(TableError) as caught:
+        read_table(write('"a\nb",y\n1,p\n2,q\n'), target="label")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"header": None}, TypeError, "header must be True or False"),
+        ({"target": 1.5}, TypeError, "target must be"),
+        ({"delimiter": "ab"}, ValueError, "delimiter must be"),
+        ({"quote": "ab"}, ValueError, "quote must be"),
+        ({"quote": ",", "delimiter": ","}, ValueError, "quote must be"),
+        ({"decimal": "'"}, ValueError, "decimal must be"),
+        ({"missing": "NA"}, TypeError, "missing must be a sequence"),
+        ({"missing": [1]}, TypeError, "missing must hold strings"),
+        ({"numeric": [True]}, TypeError, "numeric must hold"),
+        ({"max_bytes": 0}, ValueError, "max_bytes must be >= 1"),
+        ({"max_columns": 1.5}, TypeError, "max_columns must be an int"),
+        ({"skip_lines": -1}, ValueError, "skip_lines must be >= 0"),
+    ],
+)  # fmt: skip
+def test_bad_options(options, error, words):
+    with pytest.raises(error, match=words):
+        ReadOptions(**options)
+
+
+def test_an_unknown_encoding(write):
+    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+        read_table(write("a,y\n1,p\n"), encoding="klingon")
+    with pytest.raises(ValueError, match="encoding must be one that Python knows"):
+        read_table(write("a,y\n1,p\n"), encoding="rot13")
+
+
+def test_folders_hold_tables(write, tmp_path):
+    write("a,y\n1,p\n2,q\n", "b.csv")
+    write("a\ty\n1\tp\n2\tq\n", "a.tsv")
+    write("x", "README.md")
+    found, notes = find_tables(tmp_path)
+    assert [table.name for table in found] == ["a", "b"]
+    assert [table.read().rows for table in found] == [2, 2]
+    assert notes == ("Not tables, ignored: README.md.",)
+    write("a,y\n1,p\n2,q\n", "b.data")
+    assert [table.name for table in find_tables(tmp_path)[0]] == ["a", "b.csv", "b.data"]
+    assert [table.name for table in find_tables("iris")[0]] == ["iris"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TableError, match="holds no table"):
+        find_tables(tmp_path / "empty")
