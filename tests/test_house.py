@@ -81,6 +81,12 @@ FLOW = [
     {"expacc.training.epochs"},
     {"expacc.training.network"},
     {"expacc.training"},
+    {"expacc.estimator.inputs", "expacc.estimator.settings", "expacc.estimator.calibration"},
+    {"expacc.estimator.folds", "expacc.estimator.saving"},
+    {"expacc.estimator.fitting"},
+    {"expacc.estimator.classifier"},
+    {"expacc.estimator.search"},
+    {"expacc.estimator"},
     {"expacc.study", "expacc.study.score_table", "expacc.study.sign_flips"},
     {"expacc.study.adjustment", "expacc.study.one_table"},
     {"expacc.study.rank_tests"},
@@ -123,6 +129,7 @@ def test_data_flows_one_way(path):
 # The rooms above the losses may use more, and say so in the extras of pyproject.toml.
 EXTRAS = {
     "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
+    "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
     "study": {"numpy", "scipy", "scikit_posthocs", "matplotlib"},
     "training": {"numpy", "rich", "safetensors"},
 }

@@ -93,7 +93,7 @@ class Batches:
 
     def _inside(self, low: int, high: int) -> Tensor | None:
         """(R, B): which places of a batch hold a row of the run; None for all."""
-        if not self.uneven or high < self.longest - 1 and high <= int(self.lengths.min()):
+        if not self.uneven or (high < self.longest - 1 and high <= int(self.lengths.min())):
             return None
         return torch.arange(low, high, device=self.table.device) < self.lengths
 

@@ -7,6 +7,7 @@ by a constant 1 among the features, and costs no operation of its own.
 """
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -31,11 +32,11 @@ class Network:
         self.classes = classes
         self.fixed = int(model.fixed_first)
         widths = (features, *model.hidden, classes - self.fixed)
-        self.shapes = [(out, into + 1) for into, out in zip(widths[:-1], widths[1:], strict=True)]
+        self.shapes = [(out, into + 1) for into, out in pairwise(widths)]
         ends = [0]
         for out, into in self.shapes:
             ends.append(ends[-1] + out * into)
-        self.spans = list(zip(ends[:-1], ends[1:], strict=True))
+        self.spans = list(pairwise(ends))
         self.size = ends[-1]
 
     def start(self, seeds: Tensor, dtype: torch.dtype) -> Tensor:

@@ -82,7 +82,7 @@ def train_runs(
     network = Network(plan.model, rows.features.shape[1], rows.classes)
     for run in runs:
         if run.start is not None and not network.fits(run.start):
-            raise ValueError(f"start of run {run.key!r} must have the plan's layers; it has others.")
+            raise ValueError(f"start of run {run.key!r} must have the layers of the plan.")
     objectives = [objective_of(run.loss, run.numbers) for run in runs]
     budget = memory or (_CPU_MEMORY if device.type == "cpu" else _GPU_MEMORY)
     results: dict[int, RunResult] = {}

@@ -1,0 +1,235 @@
+"""A classifier trained for its accuracy, in the manner of scikit-learn."""
+
+import os
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from expacc.estimator.calibration import probabilities
+from expacc.estimator.fitting import Fitted, Recipe, fit_model
+from expacc.estimator.inputs import Array, prepare, read_features, read_training
+from expacc.estimator.saving import read_folder, write_folder
+from expacc.estimator.settings import Setting, settings_for
+from expacc.refusals import check_choice, check_count, check_number
+from expacc.training import Layer, Trained
+
+__all__ = ["AccuracyClassifier"]
+
+
+class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A linear classifier or a network of ReLU layers, trained for its accuracy.
+
+    ``fit`` starts from scikit-learn's logistic regression (a network: from one trained on cross
+    entropy), trains on from there with ``loss``, and keeps the result if held-out rows show that
+    it helped. Features are standardised inside, so their scale does not matter.
+
+    Args:
+        loss: a name of ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of (logits,
+            target). 'cross_entropy' gives the start itself.
+        hidden: widths of hidden layers; () for a linear model.
+        epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
+            steps on larger.
+        learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
+        numbers: of the loss, e.g. {'leak': 0.1}; None tries a few.
+        weight_decay: L2 on the weights, in units of one row's loss; it does not act on 'exact',
+            whose logits are standardised.
+        batch_size: 'auto' for full batches up to 4,096 rows (128 for networks), 1,024 beyond.
+        dropout: share of hidden units dropped in training.
+        guard: keep the start unless held-out rows show a gain beyond a standard error.
+        calibrate: temperature-scale ``predict_proba`` on held-out rows. The prediction is always
+            the class of the largest probability.
+        folds: how many, for choosing and for calibrating.
+        class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
+        random_state: seeds the folds and a network's weights; None is a fixed seed.
+        device: where to train; predictions are made on the CPU.
+        progress: show a bar for fits of over two seconds.
+
+    Attributes:
+        classes_: labels as given, sorted.
+        n_features_in_, feature_names_in_: as in scikit-learn.
+        chosen_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
+        held_out_: accuracy on held-out rows of the start and of each setting tried.
+        temperature_: of ``predict_proba``.
+        coef_, intercept_: of a linear model, (C, F) and (C).
+
+    Example:
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True)
+        >>> classifier = AccuracyClassifier().fit(X, y)
+        >>> bool(classifier.score(X, y) > 0.95)
+        True
+    """
+
+    def __init__(
+        self,
+        loss: Any = "exact",
+        hidden: tuple[int, ...] = (),
+        epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        *,
+        numbers: dict[str, Any] | None = None,
+        weight_decay: float = 1.0,
+        batch_size: int | str = "auto",
+        dropout: float = 0.0,
+        guard: bool = True,
+        calibrate: bool = True,
+        folds: int = 4,
+        class_weight: Any = None,
+        random_state: Any = None,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.hidden = hidden
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.numbers = numbers
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.dropout = dropout
+        self.guard = guard
+        self.calibrate = calibrate
+        self.folds = folds
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to features (n, F) and labels of any kind; a row of weight k is k copies of it."""
+        self._check()
+        features, self.classes_, codes, weight = read_training(self, X, y, sample_weight)
+        seed = (
+            0
+            if self.random_state is None
+            else int(check_random_state(self.random_state).randint(2**31 - 1))
+        )
+        prepared = prepare(features, codes, weight, seed)
+        fitted = fit_model(prepared, self._recipe(len(self.classes_), seed))
+        self._take(fitted)
+        return self
+
+    def _settings(self, classes: int) -> tuple[Setting, ...]:
+        if isinstance(self.loss, str) and self.loss == "cross_entropy" and not self.numbers:
+            return ()
+        return settings_for(self.loss, self.numbers, self.learning_rate, self.weight_decay, classes)
+
+    def _recipe(self, classes: int, seed: int) -> Recipe:
+        return Recipe(
+            settings=self._settings(classes),
+            classes=classes,
+            hidden=tuple(self.hidden),
+            dropout=self.dropout,
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            folds=self.folds,
+            guard=self.guard,
+            calibrate=self.calibrate,
+            seed=seed,
+            device=self.device,
+            progress=self.progress,
+        )
+
+    def _check(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        for width in self.hidden:
+            check_count("hidden", width)
+        if self.learning_rate != "auto":
+            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_number("dropout", self.dropout, low=0, high=1, open_high=True)
+        check_count("folds", self.folds)
+        for name in ("guard", "calibrate", "progress"):
+            check_choice(name, getattr(self, name), (True, False))
+
+    def _take(self, fitted: Fitted) -> None:
+        self.layers_ = [
+            (layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in fitted.model.layers
+        ]
+        self.temperature_ = fitted.temperature
+        self.held_out_ = fitted.held_out
+        chosen = fitted.chosen
+        self.chosen_ = {"loss": "cross_entropy"} if chosen is None else chosen.describe()
+
+    @property
+    def coef_(self) -> Array:
+        """Weights of a linear model, (C, F)."""
+        return self._linear()[0]
+
+    @property
+    def intercept_(self) -> Array:
+        """Biases of a linear model, (C)."""
+        return self._linear()[1]
+
+    def _linear(self) -> tuple[Array, Array]:
+        check_is_fitted(self, "layers_")
+        if len(self.layers_) > 1:
+            raise AttributeError("coef_ and intercept_ belong to linear models; this has layers.")
+        weight, bias = self.layers_[0]
+        return weight, bias
+
+    def _logits(self, X: Any) -> Array:
+        check_is_fitted(self, "layers_")
+        signal = read_features(self, X)
+        for index, (weight, bias) in enumerate(self.layers_):
+            signal = np.maximum(signal, 0) if index else signal
+            signal = signal @ weight.T + bias
+        return signal
+
+    def decision_function(self, X: Any) -> Array:
+        """Logits (n, C); for two classes the lead of the second over the first, (n)."""
+        logits = self._logits(X)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most likely class of each row."""
+        logits = self._logits(X)
+        if len(self.classes_) == 2:  # level rows as decision_function > 0 has them
+            best = (logits[:, 1] - logits[:, 0] > 0).astype(np.int64)
+        else:
+            best = logits.argmax(axis=1)
+        labels: NDArray[Any] = self.classes_[best]
+        return labels
+
+    def predict_proba(self, X: Any) -> Array:
+        """Calibrated probabilities (n, C), in the order of ``classes_``."""
+        return probabilities(self._logits(X), self.temperature_)
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Their logarithms."""
+        with np.errstate(divide="ignore"):
+            logs: Array = np.log(self.predict_proba(X))
+        return logs
+
+    def to_torch(self, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+        """A plain nn.Sequential from features as given to logits; argmax indexes ``classes_``."""
+        check_is_fitted(self, "layers_")
+        layers = tuple(
+            Layer(torch.tensor(weight, dtype=dtype), torch.tensor(bias, dtype=dtype))
+            for weight, bias in self.layers_
+        )
+        return Trained(layers).module()
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the fitted classifier to a folder: safetensors and JSON, nothing that is run."""
+        check_is_fitted(self, "layers_")
+        return write_folder(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> Self:
+        """Read what ``save`` wrote, checked before use.
+
+        Raises:
+            ValueError: a file that is missing, damaged, too large, or of another version.
+        """
+        found: Self = read_folder(cls, Path(folder))
+        return found

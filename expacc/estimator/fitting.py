@@ -1,0 +1,266 @@
+"""From prepared rows to a fitted model: start, polish, choose by held-out rows, calibrate.
+
+A linear model starts as scikit-learn's logistic regression, a network as one trained on cross
+entropy. From there each setting trains for accuracy. Held-out rows then choose, and the start is
+kept unless a setting is better by more than a standard error: what is gained is real, and where
+nothing is to be gained the user has what they would have had anyway.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+from expacc.estimator.calibration import fit_temperature
+from expacc.estimator.folds import content_folds
+from expacc.estimator.inputs import Array, Prepared
+from expacc.estimator.settings import FULL_BATCH, MANY_CLASSES, Setting
+from expacc.schedules import cosine
+from expacc.training import Layer, Model, Plan, Rows, Run, Trained, train_runs
+
+__all__ = ["Fitted", "Recipe", "fit_model"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to fit; see ``AccuracyClassifier`` for the meaning of each."""
+
+    settings: tuple[Setting, ...]
+    classes: int
+    hidden: tuple[int, ...] = ()
+    dropout: float = 0.0
+    epochs: int | str = "auto"
+    batch_size: int | str = "auto"
+    folds: int = 4
+    guard: bool = True
+    calibrate: bool = True
+    seed: int = 0
+    device: str = "cpu"
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The model in the units of the features, its temperature, and why it was chosen.
+
+    Args:
+        model: layers in float64.
+        temperature: of its probabilities.
+        chosen: the setting; None for the start.
+        held_out: accuracy of the start ('start') and of every setting on held-out rows.
+    """
+
+    model: Trained
+    temperature: float
+    chosen: Setting | None
+    held_out: dict[str, float]
+
+
+def fit_model(prepared: Prepared, recipe: Recipe) -> Fitted:
+    """Fit as the module says."""
+    weight = prepared.weight / prepared.weight.sum()
+    center = weight @ prepared.features
+    spread = np.sqrt(weight @ (prepared.features - center) ** 2)
+    spread[spread < 1e-12 * np.maximum(1, np.abs(center))] = 1  # a constant column
+    bench = _Bench((prepared.features - center) / spread, prepared, recipe)
+    everyone = np.arange(len(prepared.codes))
+    folds = content_folds(prepared, recipe.folds) if _needs_folds(recipe) else []
+
+    starts = bench.start([rows for rows, _ in folds] + [everyone])
+    polished = bench.polish([rows for rows, _ in folds], starts[:-1], recipe.settings)
+    logits = {-1: bench.held_out(starts[:-1], folds)}
+    for place in range(len(recipe.settings)):
+        logits[place] = bench.held_out([each[place] for each in polished], folds)
+    chosen = _choose(logits, bench.codes, bench.weight, recipe) if folds else _unguarded(recipe)
+    final = starts[-1]
+    if chosen >= 0:
+        trained = bench.polish([everyone], [final], recipe.settings[chosen : chosen + 1])[0][0]
+        chosen, final = (-1, final) if trained is None else (chosen, trained)
+
+    temperature = 1.0
+    scores = logits[chosen]
+    if recipe.calibrate and folds and scores is not None:
+        temperature = fit_temperature(scores, bench.codes, bench.weight)
+    names = {-1: "start", **dict(enumerate(map(str, (s.describe() for s in recipe.settings))))}
+    held_out = {
+        names[place]: _accuracy(scores, bench.codes, bench.weight)
+        for place, scores in logits.items()
+        if folds and scores is not None
+    }
+    return Fitted(
+        _unscaled(final, center, spread),
+        temperature,
+        recipe.settings[chosen] if chosen >= 0 else None,
+        held_out,
+    )
+
+
+def _needs_folds(recipe: Recipe) -> bool:
+    choice = recipe.guard and len(recipe.settings) > 0
+    return recipe.calibrate or choice or len(recipe.settings) > 1
+
+
+def _unguarded(recipe: Recipe) -> int:
+    """Without held-out rows: the first setting, or the start if that was to be guarded."""
+    return 0 if recipe.settings and not recipe.guard else -1
+
+
+def _accuracy(logits: Array, codes: NDArray[np.int64], weight: Array) -> float:
+    return float(((logits.argmax(axis=1) == codes) * weight).sum() / weight.sum())
+
+
+def _choose(
+    logits: dict[int, Array | None], codes: NDArray[np.int64], weight: Array, recipe: Recipe
+) -> int:
+    """The setting that beats the start by most beyond a standard error; -1 for the start."""
+    base = logits[-1]
+    assert base is not None
+    right = (base.argmax(axis=1) == codes).astype(np.float64)
+    best, lead = -1, 0.0 if recipe.guard else -np.inf
+    part = weight / weight.sum()
+    count = 1 / (part @ part)  # of rows, as far as their weights are equal
+    for place in range(len(recipe.settings)):
+        scores = logits[place]
+        if scores is None:  # it diverged
+            continue
+        gain = (scores.argmax(axis=1) == codes) - right
+        mean = part @ gain
+        error = np.sqrt(part @ (gain - mean) ** 2 / count)
+        beyond = mean - error if recipe.guard else mean
+        if beyond > lead:
+            best, lead = place, beyond
+    return best
+
+
+def _unscaled(model: Trained, center: Array, spread: Array) -> Trained:
+    """The same model for features as the user has them, in float64."""
+    first, *rest = (Layer(part.weight.double(), part.bias.double()) for part in model.layers)
+    weight = first.weight / torch.from_numpy(spread)
+    bias = first.bias - weight @ torch.from_numpy(center)
+    return Trained((Layer(weight, bias), *rest))
+
+
+class _Bench:
+    """Standardised rows on the device, and the three things done with them."""
+
+    def __init__(self, features: Array, prepared: Prepared, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.features, self.codes, self.weight = features, prepared.codes, prepared.weight
+        self.small = len(self.codes) <= FULL_BATCH
+        dtype = torch.float64 if self.small else torch.float32
+        self.rows = Rows(
+            torch.from_numpy(features).to(dtype),
+            torch.from_numpy(self.codes),
+            recipe.classes,
+            None if bool((self.weight == 1).all()) else torch.from_numpy(self.weight),
+        )
+        self.model = Model(
+            recipe.hidden,
+            start="uniform" if recipe.hidden else "zeros",
+            hidden_dropout=recipe.dropout if recipe.hidden else 0.0,
+        )
+
+    def start(self, parts: list[NDArray[np.int64]]) -> list[Trained]:
+        """Models trained on cross entropy, one per part of the rows."""
+        if not self.recipe.hidden:
+            return [self._logistic(part) for part in parts]
+        runs = [
+            Run(
+                f"start {place}",
+                torch.from_numpy(part),
+                learning_rate=cosine(0.01, 0.0001),
+                weight_decay=1e-4,
+            )
+            for place, part in enumerate(parts)
+        ]
+        found = self._train(runs, steps=1500, batch=128)
+        if any(model is None for model in found):
+            raise ValueError(
+                "X must allow a network to train on it; training on cross entropy diverged. "
+                "Standardise X, or use fewer hidden units."
+            )
+        return [model for model in found if model is not None]
+
+    def _logistic(self, part: NDArray[np.int64]) -> Trained:
+        """scikit-learn's logistic regression; a class absent from the part is never predicted."""
+        codes, classes = self.codes[part], self.recipe.classes
+        present = np.unique(codes)
+        weight = np.zeros((classes, self.features.shape[1]))
+        bias = np.zeros(classes)
+        if len(present) > 1:
+            found = LogisticRegression(max_iter=200).fit(
+                self.features[part], codes, sample_weight=self.weight[part]
+            )
+            both = len(present) == 2
+            halves = np.array([[-0.5], [0.5]])
+            weight[present] = halves * found.coef_ if both else found.coef_
+            bias[present] = halves[:, 0] * found.intercept_ if both else found.intercept_
+        if len(present) < classes:
+            logits = self.features[part] @ weight.T + bias
+            bias[np.setdiff1d(np.arange(classes), present)] = logits.min() - 1
+        dtype = self.rows.features.dtype
+        return Trained(
+            (Layer(torch.from_numpy(weight).to(dtype), torch.from_numpy(bias).to(dtype)),)
+        )
+
+    def polish(
+        self,
+        parts: list[NDArray[np.int64]],
+        starts: list[Trained],
+        settings: tuple[Setting, ...],
+    ) -> list[list[Trained | None]]:
+        """Per part, each setting's model, trained on from the part's start; None if it diverged."""
+        runs: list[Run] = []
+        for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
+            rows = torch.from_numpy(part)
+            unit = self._unit(start, part)
+            for setting in settings:
+                runs.append(
+                    Run(
+                        f"{place} {setting.describe()} {len(runs)}",
+                        rows,
+                        loss=setting.loss,
+                        numbers=setting.numbers,
+                        learning_rate=setting.schedule,
+                        weight_decay=setting.weight_decay / float(self.weight.sum()),
+                        # EXACT standardises its logits: only their shape goes on, at scale 1.
+                        start=unit if setting.loss == "exact" else start,
+                    )
+                )
+        steps = 60 if self.recipe.classes <= MANY_CLASSES else 40
+        found = self._train(runs, steps=steps if self.small else 5 * steps, batch=1024)
+        count = len(settings)
+        return [found[low : low + count] for low in range(0, len(parts) * count, max(1, count))]
+
+    def _unit(self, model: Trained, part: NDArray[np.int64]) -> Trained:
+        last = model.layers[-1]
+        spread = float(model.logits(self.rows.features[torch.from_numpy(part)]).std())
+        factor = 1 / spread if spread > 0 else 1.0
+        return Trained((*model.layers[:-1], Layer(last.weight * factor, last.bias * factor)))
+
+    def _train(self, runs: list[Run], *, steps: int, batch: int) -> list[Trained | None]:
+        recipe, rows = self.recipe, len(self.codes)
+        full = self.small and not recipe.hidden
+        size = (
+            (rows if full else min(batch, rows))
+            if recipe.batch_size == "auto"
+            else int(recipe.batch_size)
+        )
+        epochs = -(-steps // -(-rows // size)) if recipe.epochs == "auto" else int(recipe.epochs)
+        plan = Plan(self.model, "adam", batch=size, epochs=epochs, keep="last", seed=recipe.seed)
+        results = train_runs(self.rows, runs, plan, device=recipe.device, progress=recipe.progress)
+        return [result.model for result in results]
+
+    def held_out(
+        self, models: list[Any], folds: list[tuple[NDArray[np.int64], ...]]
+    ) -> Array | None:
+        """Logits of every row from the model that did not see it; None if one diverged."""
+        if not folds or any(model is None for model in models):
+            return None
+        logits = np.empty((len(self.codes), self.recipe.classes))
+        for model, (_, held) in zip(models, folds, strict=True):
+            logits[held] = model.logits(self.rows.features[torch.from_numpy(held)]).numpy()
+        return logits

@@ -1,0 +1,117 @@
+"""What people hand to ``fit``, checked and brought into one order.
+
+Identical rows are merged into one with the sum of their weights, and the rows are sorted by a hash
+of what they hold. So a row of weight k is k copies of it, and the order of the rows means nothing:
+by construction, not to within rounding.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+__all__ = ["Prepared", "prepare", "read_features", "read_training"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Distinct rows: features (n, F), class numbers, weights > 0 and a hash of each, (n)."""
+
+    features: Array
+    codes: NDArray[np.int64]
+    weight: Array
+    draw: NDArray[np.uint64]  # a random order that belongs to the rows
+
+
+def read_features(estimator: Any, features: Any) -> Array:
+    """Features to predict for, as float64, or a sentence."""
+    found: Array = _validated(estimator, features, reset=False)
+    return found
+
+
+def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
+    """scikit-learn's checks, with a sentence of our own for text."""
+    try:
+        return validate_data(estimator, features, *labels, reset=reset, dtype=np.float64)
+    except ValueError as refused:
+        if "could not convert string to float" not in str(refused):
+            raise
+        column = _first_text_column(features)
+        raise ValueError(
+            f"X must hold numbers; {column} holds text. Encode it first, "
+            "for instance with sklearn.preprocessing.OneHotEncoder."
+        ) from refused
+
+
+def _first_text_column(features: Any) -> str:
+    table = np.asarray(features, dtype=object)
+    names = [str(name) for name in getattr(features, "columns", range(table.shape[1]))]
+    for place, name in enumerate(names):
+        try:
+            table[:, place].astype(np.float64)
+        except (TypeError, ValueError):
+            return f"column {name!r}"
+    return "a column"
+
+
+def read_training(
+    estimator: Any, features: Any, labels: Any, sample_weight: Any
+) -> tuple[Array, NDArray[Any], NDArray[np.int64], Array]:
+    """Features, classes, class numbers and weights of ``fit``'s arguments."""
+    if labels is None:
+        raise ValueError(
+            f"y must be given: {type(estimator).__name__} requires y to be passed, but the target "
+            "y is None."
+        )
+    checked, labels = _validated(estimator, features, labels, reset=True)
+    check_classification_targets(labels)
+    weight = _check_sample_weight(
+        sample_weight, checked, dtype=np.float64, ensure_non_negative=True
+    )
+    classes, codes = np.unique(labels, return_inverse=True)
+    codes = codes.astype(np.int64)
+    if estimator.class_weight is not None:
+        factors = compute_class_weight(
+            estimator.class_weight, classes=classes, y=labels, sample_weight=weight
+        )
+        weight = weight * factors[codes]
+    present = np.unique(codes[weight > 0])
+    if len(present) < 2:
+        only = classes[present[0]] if len(present) else classes[0]
+        raise ValueError(
+            "y must hold at least two classes among the rows of positive weight; "
+            f"got one class, {only!r}. There is nothing to tell apart."
+        )
+    if len(classes) == len(labels) > 2:
+        raise ValueError(
+            f"y must hold fewer classes than rows; got {len(classes)} classes in {len(labels)} "
+            "rows. Is it a column of names or measurements?"
+        )
+    return checked, classes, codes, weight
+
+
+def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int) -> Prepared:
+    """Merge identical rows, drop those of weight 0, and sort by hash."""
+    kept = weight > 0
+    features, codes, weight = features[kept] + 0.0, codes[kept], weight[kept]  # -0.0 becomes 0.0
+    salt = seed.to_bytes(8, "big", signed=True)
+    table = np.concatenate([features, codes[:, None].astype(np.float64)], axis=1)
+    digests = np.array(
+        [
+            int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8, key=salt).digest(), "big")
+            for row in np.ascontiguousarray(table)
+        ],
+        dtype=np.uint64,
+    )
+    draw, first, group = np.unique(digests, return_index=True, return_inverse=True)
+    # Summed in sorted order of the parts, so that the sum does not depend on the rows' order.
+    order = np.lexsort((weight, group))
+    total = np.add.reduceat(weight[order], np.searchsorted(group[order], np.arange(len(draw))))
+    return Prepared(features[first], codes[first], total, draw)

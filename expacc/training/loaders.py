@@ -1,0 +1,266 @@
+"""Batches in an order that the seed and the epoch decide, each rank with its share of the rows."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, Sampler
+
+from expacc.training.distributed import Ranks
+from expacc.training.randomness import reseed, seed_of
+
+__all__ = ["Batch", "Batches", "split_loaders"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """This rank's part of a batch.
+
+    Attributes:
+        inputs: what the model is called with.
+        target: labels (rows, …) or class probabilities (rows, classes, …).
+        rows: rows of the whole batch, over all ranks.
+    """
+
+    inputs: Any
+    target: Tensor
+    rows: int
+
+
+def split_loaders(loaders: Any) -> tuple[Any, Any]:
+    """The training loader and the validation loader or None."""
+    if isinstance(loaders, tuple):
+        if len(loaders) != 2 or any(isinstance(part, Tensor) for part in loaders):
+            kinds = ", ".join(type(part).__name__ for part in loaders)
+            raise TypeError(
+                f"loaders must be a loader or a pair (training, validation); got a tuple of "
+                f"{len(loaders)}: {kinds}. A single batch is [(inputs, target)]."
+            )
+        return loaders
+    return loaders, None
+
+
+class Batches:
+    """What a loader gives, epoch by epoch.
+
+    Of a torch DataLoader over a map-style dataset the order is drawn here, at the start of the
+    epoch: ranks agree on it, read only their own rows, and a resumed epoch reads none of the rows
+    that are done. Anything else that can be iterated over again is read as it comes.
+    """
+
+    def __init__(self, loader: Any, *, seed: int, ranks: Ranks, device: torch.device) -> None:
+        self._loader, self._seed, self._ranks, self._device = loader, seed, ranks, device
+        self._length = _checked_length(loader)
+        # A subclass may iterate in its own way, so it is left to do that.
+        self._owned = (
+            type(loader) is DataLoader
+            and loader.batch_sampler is not None
+            and not isinstance(loader.dataset, IterableDataset)
+        )
+        if self._owned:
+            self._picks = _Picks()
+            self._generator = torch.Generator()
+            self._reader = _with_batches(loader, self._picks, self._generator)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def groups(
+        self, epoch: int, *, size: int, start: int, before: Callable[[int], None]
+    ) -> Iterator[list[Batch]]:
+        """Groups of ``size`` batches, the last one smaller, from the group ``start`` on.
+
+        ``before`` is called with a group's number before it is read.
+        """
+        batches = self.epoch(epoch, skip=start * size if self._owned else 0)
+        for number in count(start if self._owned else 0):
+            before(number)
+            group = list(islice(batches, size))
+            if not group:
+                return
+            if number >= start:
+                yield group
+
+    def epoch(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, less the first ``skip``."""
+        generators = _Generators(self._loader, seed_of(self._seed, f"order/{epoch}"))
+        if not self._owned:
+            return self._as_it_comes(generators, epoch, skip)
+        reseed(self._seed, f"order/{epoch}", self._device)  # for samplers without a generator
+        with generators:
+            _tell_epoch(self._loader, epoch)
+            order = [list(batch) for batch in self._loader.batch_sampler][skip:]
+        self._picks.batches = [batch[self._ranks.share(len(batch))] or batch[:1] for batch in order]
+        self._generator.manual_seed(seed_of(self._seed, f"workers/{epoch}"))
+        return self._own(iter(self._reader), [len(batch) for batch in order])
+
+    def _own(self, reader: Iterator[Any], sizes: list[int]) -> Iterator[Batch]:
+        for size, content in zip(sizes, reader, strict=True):
+            inputs, target = _checked(content)
+            rows = len(target) if self._ranks.world == 1 else size
+            part = self._ranks.share(rows)
+            expected = part.stop - part.start
+            if expected == 0:  # one row was read, to know what no rows look like
+                inputs, target = _cut(inputs, slice(0)), target[:0]
+            elif len(target) != expected:
+                raise ValueError(
+                    f"loaders must give a row per index when ranks share them; got {len(target)} "
+                    f"rows for {expected} indices."
+                )
+            yield Batch(*self._moved(inputs, target), rows)
+
+    def _as_it_comes(self, generators: "_Generators", epoch: int, skip: int) -> Iterator[Batch]:
+        with generators:
+            _tell_epoch(self._loader, epoch)
+            for content in islice(self._loader, skip, None):
+                inputs, target = _checked(content)
+                rows = len(target)
+                if self._ranks.world > 1:
+                    part = self._ranks.share(rows)
+                    inputs, target = _cut(inputs, part), target[part]
+                yield Batch(*self._moved(inputs, target), rows)
+
+    def _moved(self, inputs: Any, target: Tensor) -> tuple[Any, Tensor]:
+        def move(tensor: Tensor) -> Tensor:
+            return tensor.to(self._device, non_blocking=True)
+
+        return _mapped(move, inputs), move(target)
+
+
+class _Picks(Sampler[list[Any]]):
+    """The rows that this rank reads, set anew each epoch."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[Any]] = []
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        return iter(self.batches)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+class _Generators:
+    """While entered, a loader's samplers draw from generators of ours; then from their own."""
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        self._holders = [part for part in _parts(loader) if hasattr(part, "generator")]
+        self._seed = seed
+
+    def __enter__(self) -> None:
+        self._before = [holder.generator for holder in self._holders]
+        for holder in self._holders:
+            holder.generator = torch.Generator().manual_seed(self._seed)
+
+    def __exit__(self, *error: object) -> None:
+        for holder, generator in zip(self._holders, self._before, strict=True):
+            holder.generator = generator
+
+
+def _parts(loader: Any) -> list[Any]:
+    """A loader and the samplers inside, outermost first."""
+    if not isinstance(loader, DataLoader):
+        return []
+    batches = loader.batch_sampler
+    inner = batches.sampler if isinstance(batches, BatchSampler) else loader.sampler
+    return [loader, batches, inner]
+
+
+def _tell_epoch(loader: Any, epoch: int) -> None:
+    for part in _parts(loader) or [loader]:
+        if callable(getattr(part, "set_epoch", None)):
+            part.set_epoch(epoch)
+
+
+def _with_batches(
+    loader: DataLoader[Any], batches: Sampler[list[Any]], generator: torch.Generator
+) -> DataLoader[Any]:
+    """The same loader over other rows."""
+    return DataLoader(
+        loader.dataset,
+        batch_sampler=batches,
+        num_workers=loader.num_workers,
+        collate_fn=loader.collate_fn,
+        pin_memory=loader.pin_memory,
+        timeout=loader.timeout,
+        worker_init_fn=loader.worker_init_fn,
+        multiprocessing_context=loader.multiprocessing_context,
+        generator=generator,
+        prefetch_factor=loader.prefetch_factor,
+        persistent_workers=loader.persistent_workers,
+    )
+
+
+def _checked_length(loader: Any) -> int:
+    if isinstance(loader, str | bytes | dict | Tensor) or not hasattr(loader, "__iter__"):
+        raise TypeError(
+            f"loaders must be a DataLoader or a list of (inputs, target) batches, or a pair of "
+            f"those; got {type(loader).__name__}."
+        )
+    if any(isinstance(part, DistributedSampler) for part in _parts(loader)):
+        raise ValueError(
+            "loaders must give whole batches; got one with a DistributedSampler. Use "
+            "shuffle=True: each rank takes its share of every batch."
+        )
+    try:
+        length = len(loader)
+    except TypeError:
+        raise TypeError(
+            f"loaders must have a length, the number of batches; got {type(loader).__name__} "
+            f"without. Use list(...) or a dataset with __len__."
+        ) from None
+    if length < 1:
+        raise ValueError("loaders must give at least one batch; got none.")
+    return length
+
+
+def _checked(content: Any) -> tuple[Any, Tensor]:
+    """The pair that a batch must be."""
+    if not isinstance(content, Sequence) or isinstance(content, str) or len(content) != 2:
+        size = f" of {len(content)}" if isinstance(content, Sequence | dict) else ""
+        raise TypeError(
+            f"loaders must give pairs (inputs, target); got a {type(content).__name__}{size}."
+        )
+    inputs, target = content
+    if not isinstance(target, Tensor) or target.ndim == 0:
+        what = "without axes" if isinstance(target, Tensor) else type(target).__name__
+        raise TypeError(f"loaders must give pairs with a tensor as target; got {what}.")
+    rows = {len(tensor) for tensor in _tensors(inputs) if tensor.ndim > 0}
+    if rows != {len(target)} or len(target) == 0:
+        raise ValueError(
+            f"loaders must give inputs and target of equally many rows, at least one; got "
+            f"{' and '.join(map(str, sorted(rows))) or 'no'} rows and {len(target)} labels."
+        )
+    return inputs, target
+
+
+def _mapped(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
+    """Inputs, a tensor or a structure of tensors, with each tensor changed."""
+    if isinstance(inputs, Tensor):
+        return change(inputs)
+    if isinstance(inputs, list | tuple):
+        parts = [_mapped(change, part) for part in inputs]
+        return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
+    if isinstance(inputs, dict):
+        return {name: _mapped(change, part) for name, part in inputs.items()}
+    raise TypeError(
+        f"loaders must give inputs made of tensors, lists and dicts; got {type(inputs).__name__}."
+    )
+
+
+def _tensors(inputs: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    _mapped(note, inputs)
+    return found
+
+
+def _cut(inputs: Any, rows: slice) -> Any:
+    return _mapped(lambda tensor: tensor[rows] if tensor.ndim > 0 else tensor, inputs)

@@ -1,0 +1,251 @@
+"""Train one network with torch's own tools: what can be asked for, and whether it can be done."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from expacc.optim import GradientNormalizer
+from expacc.refusals import check_choice, check_count, check_number
+from expacc.scheduled import ScheduledLoss
+from expacc.training.distributed import find_device, find_ranks, spread
+from expacc.training.epochs import NetworkRun
+from expacc.training.loaders import Batches, split_loaders
+from expacc.training.randomness import caller_randomness_kept
+from expacc.training.resume import EpochRecord, Remembered
+from expacc.training.stepping import PRECISIONS, Stepper
+
+__all__ = ["EpochRecord", "FitResult", "fit"]
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What a training run came to.
+
+    Attributes:
+        history: one record per epoch.
+        best_epoch: the first epoch with the highest validation accuracy; None without validation.
+        stopped: why training ended, "epochs" or "patience".
+        steps: optimiser steps done, those before a resume included.
+        resumed_at: the steps that were done when this call took over; 0 for a new run.
+    """
+
+    history: tuple[EpochRecord, ...]
+    best_epoch: int | None
+    stopped: Literal["epochs", "patience"]
+    steps: int
+    resumed_at: int
+
+
+def fit(
+    model: nn.Module,
+    loaders: Any,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    *,
+    epochs: int = 10,
+    optimizer: Optimizer | None = None,
+    scheduler: LRScheduler | None = None,
+    scheduler_every: Literal["epoch", "step"] = "epoch",
+    normalizer: GradientNormalizer | None = None,
+    clip: float | None = None,
+    accumulate: int = 1,
+    device: str | torch.device = "auto",
+    precision: Literal["float32", "bfloat16", "float16"] = "float32",
+    compile: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int | None = None,
+    resume: bool = True,
+    weights: Literal["last", "best"] = "last",
+    patience: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> FitResult:
+    """Train a classifier in place, with any loss; return what each epoch came to.
+
+    The same seed gives the same bits on a CPU, also if the run is killed and called again with the
+    same ``checkpoint`` folder. Under torchrun, or with a process group open, the ranks share the
+    rows of every batch and move as one process with the whole batch would; rank 0 writes the
+    checkpoints and shows the progress. The model is left on the device and in evaluation mode.
+
+    Args:
+        model: called with a batch's inputs, returns logits (rows, classes) or (rows, classes, …).
+        loaders: what gives the batches (inputs, target), or a pair of those, for training and for
+            validation: a torch DataLoader, whose shuffling then follows ``seed``, or a list.
+        loss: a function or Module of (logits, target) that returns the mean over rows. A
+            ``ScheduledLoss`` is set to the share of training done before each step.
+        epochs: how often the training loader is read, those before a resume included.
+        optimizer: made for the model's parameters; an ``ASAM`` gets its two passes. None means
+            AdamW with its own defaults, on the parameters of model and loss.
+        scheduler: of learning rates, made for the optimizer. ReduceLROnPlateau looks at the
+            validation loss, or the training loss without validation.
+        scheduler_every: call it once an "epoch" or after each "step".
+        normalizer: divides the gradients; it replaces ``clip``.
+        clip: the largest norm of the gradient.
+        accumulate: batches per step; the gradient is the mean over all their rows.
+        device: "auto" is CUDA if there is any, else the CPU.
+        precision: of the forward pass under autocast. The loss always gets float32 logits; float16
+            scales its gradients.
+        compile: use torch.compile on the model.
+        checkpoint: a folder for the file checkpoint.safetensors, which is replaced at each epoch's
+            end. Needs the package safetensors.
+        checkpoint_every: also every so many steps.
+        resume: go on from the checkpoint if there is one; False overwrites it.
+        weights: leave the model with the "last" weights or the "best" epoch's.
+        patience: stop after so many epochs without a higher validation accuracy.
+        seed: of shuffling, dropout and what data sets draw in this process.
+        progress: show a bar, or lines in a log, on stderr.
+
+    Raises:
+        TypeError, ValueError: an argument, a batch, the model's output or the checkpoint is not as
+            it must be; the sentence says what was found.
+        FloatingPointError: the loss is not finite; the last checkpoint stays.
+
+    Example:
+        >>> x = torch.tensor([[-1.0], [-0.5], [0.5], [1.0]])
+        >>> y = torch.tensor([0, 0, 1, 1])
+        >>> model = torch.nn.Linear(1, 2)
+        >>> optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        >>> result = fit(model, ([(x, y)], [(x, y)]), torch.nn.functional.cross_entropy,
+        ...              optimizer=optimizer, epochs=20, progress=False)
+        >>> result.history[-1].validation_accuracy
+        1.0
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a Module; got {type(model).__name__}.")
+    if not callable(loss):
+        raise TypeError(f"loss must be callable as loss(logits, target); got {loss!r}.")
+    check_count("epochs", epochs)
+    check_count("accumulate", accumulate)
+    for name, number in {"patience": patience, "checkpoint_every": checkpoint_every}.items():
+        if number is not None:
+            check_count(name, number)
+    check_choice("scheduler_every", scheduler_every, ("epoch", "step"))
+    check_choice("precision", precision, tuple(PRECISIONS))
+    check_choice("weights", weights, ("last", "best"))
+    if type(seed) is not int:
+        raise TypeError(f"seed must be an int; got {seed!r}.")
+    if clip is not None:
+        check_number("clip", clip, low=0, open_low=True)
+        if normalizer is not None:
+            raise ValueError(
+                f"clip must be None beside a normalizer, which replaces it; got {clip}."
+            )
+    training, validation = split_loaders(loaders)
+    if validation is None and (patience is not None or weights == "best"):
+        asked = f"patience={patience}" if patience is not None else "weights='best'"
+        raise ValueError(
+            f"loaders must be a pair (training, validation) for {asked}; got one loader."
+        )
+
+    place = find_device(device)
+    ranks = find_ranks(place)
+    bare = model.module if isinstance(model, DistributedDataParallel) else model
+    bare.to(place)
+    parameters = list(bare.parameters())
+    if isinstance(loss, nn.Module):
+        loss.to(place)
+        parameters += list(loss.parameters())
+    optimizer = _checked_optimizer(optimizer, parameters)
+    _check_scheduler(scheduler, scheduler_every, optimizer)
+    batches_of = partial(Batches, seed=seed, ranks=ranks, device=place)
+    train_batches = batches_of(training)
+    with caller_randomness_kept(place):
+        stepper = Stepper(
+            bare,
+            spread(model, place, ranks),
+            loss,
+            optimizer,
+            normalizer=normalizer,
+            clip=clip,
+            precision=precision,
+            compile=compile,
+            device=place,
+            ranks=ranks,
+        )
+        parts = {"model": bare, "optimizer": optimizer}
+        others = {"loss": loss, "scheduler": scheduler, "normalizer": normalizer}
+        parts |= {name: part for name, part in others.items() if hasattr(part, "state_dict")}
+        identity = {
+            "seed": seed,
+            "batches": len(train_batches),
+            "accumulate": accumulate,
+            "precision": precision,
+            "optimizer": type(optimizer).__name__,
+            "loss": _name(loss),
+        }
+        memory = None
+        if checkpoint is not None:
+            if precision == "float16":
+                parts["scaler"] = stepper.scaler
+            memory = Remembered(Path(checkpoint), identity, parts)
+        run = NetworkRun(
+            stepper=stepper,
+            loss=loss,
+            scheduler=scheduler,
+            scheduler_every=scheduler_every,
+            training=train_batches,
+            validation=None if validation is None else batches_of(validation),
+            memory=memory,
+            checkpoint_every=checkpoint_every,
+            epochs=epochs,
+            accumulate=accumulate,
+            keep_best=weights == "best",
+            patience=patience,
+            seed=seed,
+            device=place,
+            ranks=ranks,
+        )
+        end, before = run.train(resume=resume, progress=progress)
+    return FitResult(
+        history=tuple(end.history),
+        best_epoch=end.best_epoch(),
+        stopped="epochs" if end.epoch >= epochs else "patience",
+        steps=run.steps_done(end),
+        resumed_at=before,
+    )
+
+
+def _name(loss: object) -> str:
+    if isinstance(loss, ScheduledLoss):
+        return f"scheduled {type(loss.loss).__name__}"
+    return getattr(loss, "__name__", type(loss).__name__)
+
+
+def _checked_optimizer(optimizer: Optimizer | None, parameters: list[nn.Parameter]) -> Optimizer:
+    if optimizer is None:
+        if not parameters:
+            raise ValueError("model must have parameters to train; got none.")
+        return torch.optim.AdamW(parameters)
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(
+            f"optimizer must be an optimizer, made already; got {type(optimizer).__name__}. "
+            f"Use torch.optim.SGD(model.parameters(), lr=0.1)."
+        )
+    known = {id(parameter) for parameter in parameters}
+    if not any(id(p) in known for group in optimizer.param_groups for p in group["params"]):
+        raise ValueError(
+            "optimizer must hold parameters of the model; got none of them. "
+            "Make it from model.parameters() after the model is complete."
+        )
+    return optimizer
+
+
+def _check_scheduler(scheduler: object, every: str, optimizer: Optimizer) -> None:
+    if scheduler is None:
+        return
+    if not isinstance(scheduler, LRScheduler):
+        raise TypeError(
+            f"scheduler must be a torch.optim.lr_scheduler; got {type(scheduler).__name__}."
+        )
+    if scheduler.optimizer not in (optimizer, getattr(optimizer, "base_optimizer", None)):
+        raise ValueError("scheduler must be made for the optimizer given; got one for another.")
+    if every == "step" and isinstance(scheduler, ReduceLROnPlateau):
+        raise ValueError("scheduler_every must be 'epoch' for ReduceLROnPlateau; got 'step'.")

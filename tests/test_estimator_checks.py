@@ -1,0 +1,17 @@
+"""Every check of the installed scikit-learn, none excused."""
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
+
+
+@parametrize_with_checks(
+    [
+        AccuracyClassifier(),
+        AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
+        AccuracyClassifier(hidden=(8,), epochs=30),
+        AccuracyClassifierCV(losses=("exact", "hinge")),
+    ]
+)
+def test_scikit_learns_checks(estimator, check):
+    check(estimator)
