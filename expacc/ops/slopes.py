@@ -11,7 +11,8 @@ so smooth that three nodes do. From four on, the integral over z, by a fixed rul
 own centre. All of it elementwise in the rows, so that a row's slopes do not depend on its company.
 
 The error is below 4e-7 everywhere (a slope is at most 0.28) and below 0.4 % of the row's largest
-slope where that is above 1e-30. ``orthant.py`` has every digit of the smallest ones too, at many times the cost.
+slope where that is above 1e-30. ``orthant.py`` has every digit of the smallest ones too, at many
+times the cost.
 """
 
 import functools
@@ -27,7 +28,7 @@ __all__ = ["win_slopes"]
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 _EXP_MIN = -80.0  # exp of less is subnormal in float32, and 100 times as slow
-_FARTHEST = 25.0  # a lead or lag beyond it has no slope that float32 can hold
+_FARTHEST = 17.8  # φ(m/√2) is e^-79 there: a lead or lag beyond has no slope to speak of
 _SLICE = 1 << 17  # numbers evaluated at once: the second-level cache
 
 
@@ -36,52 +37,55 @@ def win_slopes(leads: Tensor) -> Tensor:
     leads = leads.clamp(-_FARTHEST, _FARTHEST)
     rivals = leads.shape[0]
     if rivals == 1:
-        return _crossing(leads)
+        return _crossing(leads, 1.0)
     if rivals == 2:
-        return _crossing(leads).mul_(_cdf(leads.flip(0) - leads / 2, math.sqrt(1.5)))
+        # Φ(x/√1.5) = erfc(-x/√3)/2 of the other's lead, x = m_j - m_i/2
+        other = torch.sub(leads / 2, leads.flip(0)).mul_(1 / math.sqrt(3))
+        return torch.erfc(other).mul_(_crossing(leads, 0.5))
     if rivals == 3:
         return _three(leads)
     return _many(leads)
 
 
-def _crossing(lead: Tensor) -> Tensor:
-    """φ(m/√2)/√2: the density of a dead heat with one rival."""
-    return lead.square().mul_(-0.25).clamp_(min=_EXP_MIN).exp_().mul_(_DENSITY * _ROOT_HALF)
-
-
-def _cdf(x: Tensor, deviation: float) -> Tensor:
-    return torch.erfc(x.mul_(-_ROOT_HALF / deviation)).mul_(0.5)
-
-
-# ∫₀^{asin ρ} exp(-(h² + k² - 2 h k sin t) / (2 cos² t)) dt / 2π with ρ = 1/3: Gauss–Legendre in t.
-_LEGENDRE = ((-math.sqrt(0.6), 5 / 9), (0.0, 8 / 9), (math.sqrt(0.6), 5 / 9))
+def _crossing(lead: Tensor, factor: float) -> Tensor:
+    """φ(m/√2)/√2, times a factor: the density of a dead heat with one rival."""
+    return lead.square().mul_(-0.25).exp_().mul_(factor * _DENSITY * _ROOT_HALF)
 
 
 @functools.cache
-def _angles() -> tuple[tuple[float, float, float], ...]:
-    """(sin t, 1/(2 cos² t), weight) per node."""
+def _angles() -> tuple[tuple[float, ...], ...]:
+    """Gauss–Legendre for 4 ∫ exp(-(h² + k² - 2 h k sin t) / (2 cos² t)) dt / 2π, sin t to 1/3.
+
+    Per node the logarithm of its weight, and the factors of h² + k² and of h k for arguments
+    divided by √2.
+    """
     half = math.asin(1 / 3) / 2
-    found = []
-    for node, weight in _LEGENDRE:
+    logs, squares, products = [], [], []
+    for node, weight in ((-math.sqrt(0.6), 5 / 9), (0.0, 8 / 9), (math.sqrt(0.6), 5 / 9)):
         sine = math.sin(half * (1 + node))
-        found.append((sine, 0.5 / (1 - sine * sine), weight * half / (2 * math.pi)))
-    return tuple(found)
+        logs.append(math.log(4 * weight * half / (2 * math.pi)))
+        squares.append(-1 / (1 - sine * sine))
+        products.append(2 * sine / (1 - sine * sine))
+    return tuple(logs), tuple(squares), tuple(products)
+
+
+@functools.cache
+def _cyclic(device: torch.device) -> Tensor:
+    return torch.tensor([1, 2, 0, 2, 0, 1], device=device)
 
 
 def _three(leads: Tensor) -> Tensor:
-    # With rival i level, the two others j = i+1 and k = i+2 (cyclically) are ahead by h and k.
-    scale = 1 / math.sqrt(1.5)
-    level = leads * (scale / 2)
-    scaled = leads * scale
-    first = scaled[[1, 2, 0]].sub_(level)
-    second = scaled[[2, 0, 1]].sub_(level)
-    squares = (first * first).addcmul_(second, second)
-    product = first * second
-    both = torch.erfc(first.mul_(-_ROOT_HALF)).mul_(torch.erfc(second.mul_(-_ROOT_HALF))).mul_(0.25)
-    for sine, shrink, weight in _angles():
-        exponent = torch.sub(squares, product, alpha=2 * sine).mul_(-shrink)
-        both.add_(exponent.clamp_(min=_EXP_MIN).exp_(), alpha=weight)
-    return both.mul_(_crossing(leads))
+    # With rival i level, the two others j = i+1 and k = i+2 (cyclically) lead by m_j - m_i/2 with
+    # deviation √1.5; -h/√2 and -k/√2, (2, 3, rows).
+    scaled = leads * (1 / math.sqrt(3))
+    others = scaled.index_select(0, _cyclic(leads.device)).view(2, *leads.shape)
+    behind = torch.sub(scaled / 2, others)
+    logs, squares, products = (constant_like(part, leads).view(3, 1, 1) for part in _angles())
+    exponent = torch.addcmul(logs, behind.square().sum(0), squares)
+    exponent.addcmul_(behind[0] * behind[1], products)
+    joint = exponent.clamp_(min=_EXP_MIN).exp_().sum(0)
+    tails = behind.erfc_()
+    return joint.addcmul_(tails[0], tails[1]).mul_(_crossing(leads, 0.25))
 
 
 @functools.cache

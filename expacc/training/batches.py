@@ -54,8 +54,8 @@ class Batches:
         """Inputs (R, B, F + 1) and labels of every step of an epoch, from 0."""
         if self.full:  # the same rows in the same order each time
             if self._whole is None:
-                inside = self._inside(0, self.size)
-                self._whole = self._gather(self.table, inside)
+                labels = self.rows.labels[self.table]
+                self._whole = self._gather(self.table, labels, self._inside(0, self.size))
             for _ in range(self.steps):
                 yield self._whole
             return
@@ -64,9 +64,10 @@ class Batches:
             return
         keys = stream_keys(self.seeds, "order", epoch)
         order = self.table.gather(1, permutations(keys, self.lengths, self.longest))
+        labels = self.rows.labels[order]
         for low in range(0, self.longest, self.size):
             high = min(low + self.size, self.longest)
-            yield self._gather(order[:, low:high], self._inside(low, high))
+            yield self._gather(order[:, low:high], labels[:, low:high], self._inside(low, high))
 
     def _streamed(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
         """Step s has the rows s·size … of each run's endless sequence of new orders."""
@@ -88,8 +89,11 @@ class Batches:
             place = begin + torch.arange(count, device=lap.device) - lap * self.lengths
             within = place // self.lengths * self.longest + place % self.lengths
             order = self.table.gather(1, torch.cat(laps, 1).gather(1, within))
-            for low in range(0, count, self.size):
-                yield self._gather(order[:, low : low + self.size], None)
+            # Steps first, so that each step's numbers lie together.
+            steps = order.view(runs, -1, self.size).transpose(0, 1).contiguous()
+            labels = self.rows.labels[steps]
+            for step in range(len(steps)):
+                yield self._gather(steps[step], labels[step], None)
 
     def _inside(self, low: int, high: int) -> Tensor | None:
         """(R, B): which places of a batch hold a row of the run; None for all."""
@@ -97,11 +101,11 @@ class Batches:
             return None
         return torch.arange(low, high, device=self.table.device) < self.lengths
 
-    def _gather(self, order: Tensor, inside: Tensor | None) -> tuple[Tensor, Batch]:
+    def _gather(self, order: Tensor, labels: Tensor, inside: Tensor | None) -> tuple[Tensor, Batch]:
         runs, size = order.shape
         flat = order.reshape(-1)
         inputs = self.rows.features.index_select(0, flat).view(runs, size, -1)
-        index = self.rows.labels.index_select(0, flat).view(runs, 1, size)
+        index = labels.unsqueeze(1)
         if inside is None and self.rows.weight is None:
             return inputs, Batch(index, 1 / size, float(size))
         if self.rows.weight is None:

@@ -36,8 +36,9 @@ class Descent:
             self.state["beta1"] = column([run.betas[0] for run in runs])
             self.state["beta2"] = column([run.betas[1] for run in runs])
         if any(run.normalize for run in runs):
-            self.state["normalized"] = column([float(run.normalize) for run in runs])
             self.state["norm"] = column([-1.0] * len(runs))  # no gradient seen
+            if not all(run.normalize for run in runs):
+                self.state["normalized"] = column([float(run.normalize) for run in runs])
         if any(run.clip is not None for run in runs):
             limits = [float("inf") if run.clip is None else run.clip for run in runs]
             self.state["clip"] = column(limits)
@@ -77,14 +78,16 @@ class Descent:
     def _scale(self, gradient: Tensor) -> None:
         state = self.state
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-        factor = torch.ones_like(norm)
-        if "clip" in state:
-            factor = (state["clip"] / (norm + 1e-6)).clamp_(max=1)  # as torch's clip_grad_norm_
+        if "clip" in state:  # as torch's clip_grad_norm_
+            factor = (state["clip"] / (norm + 1e-6)).clamp_(max=1)
         if "norm" in state:
             past = state["norm"]
-            running = torch.where(past < 0, norm, past * _NORM_DECAY + norm * (1 - _NORM_DECAY))
+            running = torch.where(past < 0, norm, past.lerp(norm, 1 - _NORM_DECAY))
             # A gradient that is not finite leaves no trace.
             state["norm"] = running = torch.where(norm.isfinite(), running, past)
-            divided = 1 / running.clamp(min=_NORM_FLOOR)
-            factor = torch.where(state["normalized"] > 0, divided, factor)
+            divided = running.clamp(min=_NORM_FLOOR).reciprocal_()
+            if "normalized" in state:
+                others = factor if "clip" in state else torch.ones_like(norm)
+                divided = torch.where(state["normalized"] > 0, divided, others)
+            factor = divided
         gradient.mul_(factor)

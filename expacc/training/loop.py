@@ -115,7 +115,6 @@ def _train(
     descent = Descent(plan.optimizer, runs, network.decays(device, features.dtype))
     rates = _rates(runs, plan.epochs).to(features)
     record = Record(runs, plan, network, rows)
-    good_steps = torch.zeros(len(runs), dtype=torch.int64, device=device)
     before = bar.done
 
     step = 0
@@ -123,22 +122,25 @@ def _train(
         losses.set_epoch(epoch)
         rate = rates[:, epoch : epoch + 1].contiguous()
         weights, slopes = network.views(theta), network.views(gradient)
+        watch = theta.new_zeros(batches.steps, len(theta))
+        first = step
         for inputs, batch in batches.epoch(epoch):
             inputs, masks = _drop_out(plan, inputs, batches.seeds, step)
             logits, hidden = network.forward(weights, inputs, masks)
             slope = losses.slope(logits, batch)
             network.backward(weights, slopes, inputs, hidden, slope, masks)
-            total = gradient.sum(1)
-            good_steps += total - total == 0  # neither inf nor NaN, which would stay for ever
+            torch.sum(gradient, 1, out=watch[step - first])
             descent.step(theta, gradient, rate)
             step += 1
-        going = record.epoch(epoch + 1, theta, good_steps, step)
+        # A sum that is neither inf nor NaN is a good step; after a bad one all are bad.
+        good = first + torch.isfinite(watch).sum(0)
+        going = record.epoch(epoch + 1, theta, good, step)
         bar.update(before + len(runs) * (epoch + 1), None, **record.accuracy_so_far())
         if not going:
             break
         if len(going) < len(theta):  # those that are done leave
             kept = torch.tensor(going, device=device)
-            theta, rates, good_steps = theta[kept], rates[kept], good_steps[kept]
+            theta, rates = theta[kept], rates[kept]
             gradient = torch.empty_like(theta)
             batches.keep(kept)
             losses.keep(kept)

@@ -8,6 +8,7 @@ one program. Tests hold every slope to autograd of the loss itself.
 Shapes: logits (R, C, B), rows contiguous; numbers (R, 1, 1).
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -108,45 +109,80 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
     part = batch.share / classes
     count = batch.total * classes
     correction = count / (count - 1)
-    if isinstance(part, Tensor):
-        mean = (logits * part).sum((1, 2), keepdim=True)
-        centred = logits - mean
-        variance = (centred.square() * part).sum((1, 2), keepdim=True) * correction
-    else:
-        centred = logits - logits.mean((1, 2), keepdim=True)
-        variance = centred.square().sum((1, 2), keepdim=True).mul_(part * correction)
-    deviation = torch.where(variance > 0, variance, 1).sqrt_()  # constant logits stay as they are
-    scores = centred.div_(deviation)
+    mean = (logits * part).sum((1, 2), keepdim=True)
+    centred = logits - mean
+    variance = (centred.square() * part).sum((1, 2), keepdim=True) * correction
+    inverse = _inverse_root(variance)
+    scores = centred.mul_(inverse)
 
     def back(slope: Tensor) -> Tensor:
         # Through the deviation; through the mean nothing, as a row's slopes sum to 0.
         along_scores = (slope * scores).sum((1, 2), keepdim=True).mul_(correction)
-        if isinstance(part, Tensor):
-            return slope.sub_(scores * part * along_scores).div_(deviation)
-        return slope.addcmul_(scores, along_scores, value=-part).div_(deviation)
+        return slope.sub_(scores * part * along_scores).mul_(inverse)
 
     return scores, back
 
 
-def exact(standardized: bool) -> Slope:
-    """EXACT with normal noise: standardise, leads, clip at the margin, divide by sigma, 1 - P."""
+def _inverse_root(variance: Tensor) -> Tensor:
+    """1/√variance; constant logits stay as they are."""
+    return torch.where(variance > 0, variance, 1).rsqrt_()
+
+
+def exact(standardized: bool, limited: bool) -> Slope:
+    """EXACT with normal noise: standardise, leads, clip at the margin, divide by sigma, 1 - P.
+
+    Args:
+        standardized: divide by the deviation of the batch.
+        limited: whether any run has a margin.
+    """
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
-        runs, classes, rows = logits.shape
-        if classes == 1:
+        if logits.shape[1] == 1:
             return torch.zeros_like(logits)
-        scores, back = standardize(logits, batch) if standardized else (logits, None)
-        place = torch.arange(classes - 1, device=logits.device).unsqueeze(1)
-        rivals = place + (place >= batch.labels)  # (R, C - 1, B): all classes but the label
-        lead = scores.gather(1, batch.labels) - scores.gather(1, rivals)
-        margin, sigma = numbers["margin"], numbers["sigma"]
-        units = torch.minimum(lead, margin).div_(sigma)
-        flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)
-        win = win_slopes(flat).view(classes - 1, runs, rows).transpose(0, 1)
-        # A lead beyond the margin counts as the margin: no slope.
-        win = torch.where(lead < margin, win, 0).mul_(batch.share / sigma)
-        total = torch.empty_like(logits).scatter_(1, rivals, win)
-        total.scatter_(1, batch.labels, win.sum(1, keepdim=True).neg_())
-        return back(total) if back else total
+        sigma = numbers["sigma"]
+        limit = numbers["margin"] / sigma if limited else None
+        if not standardized:
+            total, _, _ = _win(logits, batch.labels, 1 / sigma, limit)
+            return total.mul_(batch.share / sigma)
+        if isinstance(batch.share, Tensor):
+            scores, back = standardize(logits, batch)
+            total, _, _ = _win(scores, batch.labels, 1 / sigma, limit)
+            return back(total.mul_(batch.share / sigma))
+        # With equal shares the deviation is one operation, and its slope one more: the part that
+        # goes through it is along the scores, by Σ win · units.
+        count = batch.total * logits.shape[1]
+        flat = logits.reshape(len(logits), -1)
+        centred = flat.sub(flat.sum(1, keepdim=True).div_(count)).view_as(logits)
+        variance = centred.square().sum((1, 2), keepdim=True).div_(count - 1)
+        inverse = _inverse_root(variance)
+        scale = inverse / sigma
+        total, win, units = _win(logits, batch.labels, scale, limit)
+        through = units.mul_(win).sum((1, 2), keepdim=True)
+        through.mul_(inverse).mul_(inverse).mul_(batch.share / (count - 1))
+        return total.mul_(scale * batch.share).addcmul_(centred, through)
 
     return slope
+
+
+@functools.cache
+def _places(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, device=device).unsqueeze(1)
+
+
+def _win(
+    logits: Tensor, labels: Tensor, scale: Tensor, limit: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The slope of Σ(1 - P) in scale · logits, (R, C, B); that in the leads; and the leads."""
+    runs, classes, rows = logits.shape
+    place = _places(classes - 1, logits.device)
+    rivals = place + (place >= labels)  # (R, C - 1, B): all classes but the label
+    units = torch.sub(logits.gather(1, labels), logits.gather(1, rivals)).mul_(scale)
+    if limit is not None:
+        units = torch.minimum(units, limit)
+    flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)
+    # Contiguous, so that sums add in the same order whatever the number of runs.
+    win = win_slopes(flat).view(classes - 1, runs, rows).transpose(0, 1).contiguous()
+    if limit is not None:  # a lead beyond the margin counts as the margin: no slope
+        win.mul_(units < limit)
+    total = torch.empty_like(logits).scatter_(1, rivals, win)
+    return total.scatter_(1, labels, win.sum(1, keepdim=True).neg_()), win, units

@@ -29,8 +29,6 @@ from expacc.training.loss_slopes import (
 
 __all__ = ["LOSS_NAMES", "Objective", "objective_of"]
 
-_FAR = 1e30  # a margin that never binds
-
 # The numbers of every named loss and where they start.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "cross_entropy": {},
@@ -158,8 +156,10 @@ def _exact_objective(values: dict[str, Any], options: dict[str, Any]) -> Objecti
     check_choice("standardize", standardized, (True, False))
     kind: tuple[Any, ...] = ("exact", standardized, noise, log)
     if noise == "normal" and not log:
-        margin = _FAR if values["margin"] is None else values["margin"]
-        return Objective("exact", kind, exact(standardized), {**values, "margin": margin})
+        limited = values["margin"] is not None
+        kind = (*kind, limited)
+        values["margin"] = values["margin"] if limited else 0.0
+        return Objective("exact", kind, exact(standardized, limited), values)
     margin = values.pop("margin")  # a number of the function, so equal in all its runs
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:

@@ -1,0 +1,332 @@
+"""The classifiers: habits of scikit-learn, honest choices, safe files."""
+
+import json
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_digits,
+    load_iris,
+    load_wine,
+    make_classification,
+)
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, HalvingRandomSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import expacc
+from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
+from expacc.estimator.calibration import expected_calibration_error, fit_temperature
+
+IRIS = load_iris(return_X_y=True)
+WINE = load_wine(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return AccuracyClassifier(random_state=0).fit(*IRIS)
+
+
+def noisy(rows=300, classes=3, seed=0, flip=0.1):
+    return make_classification(
+        rows, 8, n_informative=5, n_classes=classes, flip_y=flip, random_state=seed
+    )
+
+
+# --------------------------------------------------------------------------- scikit-learn's habits
+
+
+def test_pipeline_and_searches():
+    x, y = noisy(120)
+    pipeline = make_pipeline(StandardScaler(), AccuracyClassifier(epochs=5))
+    assert cross_val_score(pipeline, x, y, cv=2, n_jobs=2).mean() > 0.5
+    grid = GridSearchCV(AccuracyClassifier(epochs=3), {"loss": ["exact", "hinge"]}, cv=2).fit(x, y)
+    assert set(grid.cv_results_["param_loss"]) == {"exact", "hinge"}
+    halving = HalvingRandomSearchCV(
+        AccuracyClassifier(epochs=2),
+        {"learning_rate": [0.01, 0.05, 0.1], "loss": ["exact", "focal"]},
+        random_state=0,
+        cv=2,
+        min_resources=40,
+    ).fit(x, y)
+    assert halving.best_estimator_.predict(x).shape == y.shape
+
+
+def test_clone_and_pickle(fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(IRIS[0]), fitted.predict_proba(IRIS[0]))
+    assert clone(fitted).get_params() == fitted.get_params()
+    assert all(isinstance(part, np.ndarray) for layer in fitted.layers_ for part in layer)
+
+
+def test_same_seed_same_bits(fitted):
+    again = AccuracyClassifier(random_state=0).fit(*IRIS)
+    assert np.array_equal(again.coef_, fitted.coef_)
+    shuffled = np.random.default_rng(1).permutation(len(IRIS[1]))
+    mixed = AccuracyClassifier(random_state=0).fit(IRIS[0][shuffled], IRIS[1][shuffled])
+    assert np.array_equal(mixed.coef_, fitted.coef_)
+
+
+@pytest.mark.parametrize("loss", ["exact", "leaky_expected_error", "hinge", "cross_entropy"])
+@pytest.mark.parametrize("hidden", [(), (6,)])
+def test_weight_k_is_k_copies(loss, hidden):
+    x, y = noisy(80)
+    copies = np.random.default_rng(0).integers(0, 4, len(y))
+    options = {"loss": loss, "hidden": hidden, "epochs": 20 if hidden else "auto", "guard": False}
+    weighted = AccuracyClassifier(**options).fit(x, y, sample_weight=copies)
+    copied = AccuracyClassifier(**options).fit(x.repeat(copies, axis=0), y.repeat(copies))
+    np.testing.assert_allclose(
+        weighted.predict_proba(x), copied.predict_proba(x), rtol=0, atol=1e-6
+    )
+
+
+LABELS = {
+    "text": ["no", "yes", "maybe"],
+    "numbers as text": ["01", "1", "1.0"],
+    "unicode": ["ja", "ñandú", "是"],
+    "negative": [-5, -1, 3],
+    "floats that are whole": [1.0, 2.0, 7.0],
+    "objects": np.array(["a", "b", "c"], dtype=object),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_labels_of_any_kind(labels, tmp_path):
+    x, codes = IRIS
+    classes = np.asarray(labels)
+    model = AccuracyClassifier(epochs=5).fit(x, classes[codes])
+    assert set(model.predict(x)) <= set(classes)
+    assert model.score(x, classes[codes]) > 0.9
+    model.save(tmp_path)
+    again = AccuracyClassifier.load(tmp_path)
+    assert (again.predict(x) == model.predict(x)).all()
+    assert type(again.classes_[0].item() if classes.dtype != object else "") is type(
+        model.classes_[0].item() if classes.dtype != object else ""
+    )
+
+
+def test_bools_and_categories():
+    x, codes = load_breast_cancer(return_X_y=True)
+    model = AccuracyClassifier(epochs=5).fit(x, codes.astype(bool))
+    assert model.predict(x).dtype == bool
+    pandas = pytest.importorskip("pandas")
+    category = pandas.Categorical.from_codes(IRIS[1], ["x", "y", "z"])
+    frame = pandas.DataFrame(IRIS[0], columns=list("abcd"))
+    model = AccuracyClassifier(epochs=5).fit(frame, category)
+    assert list(model.feature_names_in_) == list("abcd")
+    assert model.score(frame, np.asarray(category)) > 0.9
+
+
+def test_a_class_absent_from_a_fold():
+    x, y = noisy(60)
+    y = y.copy()
+    y[:1] = 7  # a single row of its own class
+    model = AccuracyClassifier().fit(x, y)
+    assert list(model.classes_) == [0, 1, 2, 7]
+    assert np.isfinite(model.predict_proba(x)).all()
+
+
+def test_balanced_weights_trade_for_the_rare_class():
+    x, y = make_classification(
+        600, 6, n_informative=4, weights=[0.92], flip_y=0.05, class_sep=0.5, random_state=3
+    )
+    plain = AccuracyClassifier().fit(x, y)
+    balanced = AccuracyClassifier(class_weight="balanced").fit(x, y)
+    recall = [np.mean(model.predict(x)[y == 1] == 1) for model in (plain, balanced)]
+    assert recall[1] > recall[0] + 0.1
+
+
+# ------------------------------------------------------------------------------- choosing, honestly
+
+
+def test_cross_entropy_is_logistic_regression():
+    x, y = StandardScaler().fit_transform(WINE[0]), WINE[1]
+    ours = AccuracyClassifier("cross_entropy", calibrate=False).fit(x, y)
+    theirs = LogisticRegression(max_iter=200).fit(x, y)
+    np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-3)
+    assert ours.chosen_ == {"loss": "cross_entropy"}
+
+
+def test_the_start_stays_unless_it_is_beaten():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 3))
+    model = AccuracyClassifier().fit(x, rng.integers(0, 2, 400))  # nothing to learn
+    assert model.chosen_ == {"loss": "cross_entropy"}
+    assert len(model.held_out_) == 7
+
+
+def test_outliers_that_fool_cross_entropy_do_not_fool_exact():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(600, 1))
+    y = (x[:, 0] > 0.3).astype(int)
+    x[:30], y[:30] = 3.0, 0  # far on the wrong side
+    model = AccuracyClassifier().fit(x, y)
+    assert model.chosen_["loss"] == "exact"
+    assert model.score(x[30:], y[30:]) > 0.99
+    assert LogisticRegression().fit(x, y).score(x[30:], y[30:]) < 0.9
+
+
+def test_cv_tries_every_loss():
+    model = AccuracyClassifierCV(losses=("exact", "hinge", expacc.FocalLoss())).fit(*noisy(150))
+    assert len(model.held_out_) == 1 + 6 + 2 + 2
+    assert model.get_params()["folds"] == 5
+
+
+@pytest.mark.parametrize(
+    "loss", [expacc.ExactLoss(sigma=0.3), torch.nn.CrossEntropyLoss(label_smoothing=0.1)]
+)
+def test_loss_objects(loss):
+    model = AccuracyClassifier(loss, epochs=10, guard=False).fit(*IRIS)
+    assert model.chosen_["loss"] == type(loss).__name__
+    assert model.score(*IRIS) > 0.9
+
+
+def test_network_beats_a_line_where_a_line_cannot_do():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = (x[:, 0] * x[:, 1] > 0).astype(int)
+    assert AccuracyClassifier(hidden=(16,), folds=2).fit(x, y).score(x, y) > 0.95
+    assert AccuracyClassifier().fit(x, y).score(x, y) < 0.7
+
+
+def test_large_data_in_batches():
+    x, y = noisy(6000, seed=2)
+    model = AccuracyClassifier(epochs=2).fit(x, y)
+    assert model.score(x, y) >= LogisticRegression().fit(x, y).score(x, y) - 0.01
+
+
+# --------------------------------------------------------------------------------- probabilities
+
+
+def test_temperature_of_known_logits():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20000, 3))
+    chance = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    codes = (chance.cumsum(1) < rng.random((20000, 1))).sum(1)
+    assert fit_temperature(logits * 5, codes, np.ones(20000)) == pytest.approx(5, rel=0.05)
+
+
+def test_probabilities_are_calibrated_and_keep_the_argmax():
+    x, y = load_digits(return_X_y=True)
+    train, test = np.arange(0, 1200), np.arange(1200, 1797)
+    model = AccuracyClassifier(guard=False, epochs=8, folds=2).fit(x[train], y[train])
+    raw = clone(model).set_params(calibrate=False).fit(x[train], y[train])
+    assert (model.predict(x) == raw.predict(x)).all()
+    assert (model.classes_[model.predict_proba(x).argmax(1)] == model.predict(x)).all()
+    honest = expected_calibration_error(model.predict_proba(x[test]), y[test])
+    assert honest < 0.06
+    assert honest < expected_calibration_error(raw.predict_proba(x[test]), y[test]) - 0.1
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+@pytest.mark.parametrize("hidden", [(), (5, 4)])
+def test_save_and_load(tmp_path, hidden):
+    model = AccuracyClassifier(hidden=hidden, epochs=5).fit(*IRIS)
+    folder = model.save(tmp_path / "new" / "folder")
+    again = AccuracyClassifier.load(folder)
+    assert np.array_equal(again.predict_proba(IRIS[0]), model.predict_proba(IRIS[0]))
+    assert again.get_params() == model.get_params()
+    assert (again.chosen_, again.held_out_) == (model.chosen_, model.held_out_)
+    assert again.n_features_in_ == 4
+    assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
+
+
+def damage_json(change):
+    def damage(folder):
+        path = folder / "model.json"
+        facts = json.loads(path.read_text())
+        change(facts)
+        path.write_text(json.dumps(facts))
+
+    return damage
+
+
+HOSTILE = {
+    "nothing": lambda f: [path.unlink() for path in f.iterdir()],
+    "no weights": lambda f: (f / "model.safetensors").unlink(),
+    "cut weights": lambda f: (f / "model.safetensors").write_bytes(
+        (f / "model.safetensors").read_bytes()[:-9]
+    ),
+    "a pickle": lambda f: (f / "model.safetensors").write_bytes(pickle.dumps(print)),
+    "empty weights": lambda f: (f / "model.safetensors").write_bytes(b""),
+    "cut JSON": lambda f: (f / "model.json").write_text("{"),
+    "deep JSON": lambda f: (f / "model.json").write_text("[" * 100_000),
+    "not an object": lambda f: (f / "model.json").write_text("[1]"),
+    "newer format": damage_json(lambda facts: facts.update(format=99)),
+    "no classes": damage_json(lambda facts: facts.pop("classes")),
+    "classes of code": damage_json(lambda facts: facts["classes"].update(kind="O")),
+    "classes of mixed type": damage_json(lambda facts: facts["classes"].update(values=[0, "1", 2])),
+    "fewer classes": damage_json(lambda facts: facts["classes"].update(values=[0, 1])),
+    "other shapes": damage_json(lambda facts: facts.update(layers=[[3, 5]])),
+    "other features": damage_json(lambda facts: facts.update(features=7)),
+    "a wild temperature": damage_json(lambda facts: facts.update(temperature=-1)),
+    "names that do not fit": damage_json(lambda facts: facts.update(feature_names=["a"])),
+    "a huge layer": damage_json(lambda facts: facts.update(layers=[[3, 10**9]], features=10**9)),
+}
+
+
+@pytest.mark.parametrize("damage", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_folders_get_a_sentence(fitted, tmp_path, damage):
+    fitted.save(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(ValueError, match="must") as refusal:
+        AccuracyClassifier.load(tmp_path)
+    assert "\n" not in str(refusal.value)
+
+
+def test_saving_over_an_old_model_leaves_one_of_them(fitted, tmp_path, monkeypatch):
+    fitted.save(tmp_path)
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        AccuracyClassifier(epochs=2).fit(*IRIS).save(tmp_path)
+    assert np.array_equal(AccuracyClassifier.load(tmp_path).coef_, fitted.coef_)
+
+
+def test_to_torch(fitted):
+    module = fitted.to_torch(torch.float64)
+    logits = module(torch.tensor(IRIS[0])).detach().numpy()
+    np.testing.assert_allclose(logits, fitted.decision_function(IRIS[0]), atol=1e-12)
+    assert (fitted.classes_[logits.argmax(1)] == fitted.predict(IRIS[0])).all()
+
+
+def test_onnx(fitted, tmp_path):
+    pytest.importorskip("onnxscript", reason="torch's ONNX exporter needs onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    x = torch.tensor(IRIS[0], dtype=torch.float32)
+    torch.onnx.export(fitted.to_torch(), (x,), str(tmp_path / "m.onnx"), dynamo=True)
+    session = runtime.InferenceSession(str(tmp_path / "m.onnx"))
+    (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    assert (fitted.classes_[logits.argmax(1)] == fitted.predict(IRIS[0])).all()
+
+
+# --------------------------------------------------------------------------------------- refusals
+
+X, Y = noisy(30)
+BAD = [
+    (lambda: AccuracyClassifier().fit(np.where(X > 2, np.nan, X), Y), "impute"),
+    (lambda: AccuracyClassifier().fit(X, np.zeros(30)), "one class"),
+    (lambda: AccuracyClassifier().fit(X, np.arange(30)), "30 classes in 30 rows"),
+    (lambda: AccuracyClassifier().fit([["a", 1], ["b", 2]] * 15, Y), "OneHotEncoder"),
+    (lambda: AccuracyClassifier("exat").fit(X, Y), "'exat'"),
+    (lambda: AccuracyClassifier(epochs=0).fit(X, Y), "epochs"),
+    (lambda: AccuracyClassifier(learning_rate=-1.0).fit(X, Y), "learning_rate"),
+    (lambda: AccuracyClassifier(hidden=(0,)).fit(X, Y), "hidden"),
+    (lambda: AccuracyClassifier(numbers={"leak": 1.0}).fit(X, Y), "'leak'"),
+    (lambda: AccuracyClassifier().fit(X, Y, sample_weight=-np.ones(30)), "sample_weight"),
+    (lambda: AccuracyClassifier(calibrate="yes").fit(X, Y), "calibrate"),
+]
+
+
+@pytest.mark.parametrize(("call", "says"), BAD)
+def test_refusals(call, says):
+    with pytest.raises(ValueError, match=re.escape(says)):
+        call()
