@@ -6,7 +6,7 @@ the dtype, without a sample drawn.
 
 from torch import Tensor
 
-from expacc.ops import all_log_probs, compute_dtype, orthant_logs, win_chances
+from expacc.ops import all_log_probs, compute_dtype, orthant_chance, orthant_logs, win_chances
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.refusals import bad_logits, check_choice, check_nodes, check_number
 
@@ -30,7 +30,7 @@ def log_orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
 
     Args:
         margins: (…, C-1), any floating dtype; +inf is an absent rival.
-        nodes: of the quadrature; None for 16 (float32 and below) or 40 (float64).
+        nodes: of the quadrature; None for 16 to 40 by need (float32 and below) or 40 (float64).
 
     Returns:
         (…), in the margins' dtype. Its gradient is right wherever log P is. Double backward is
@@ -66,7 +66,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
 
     Args:
         margins: (…, C-1), any floating dtype; +inf is an absent rival.
-        nodes: of the quadrature; None for 16 (float32 and below) or 40 (float64).
+        nodes: of the quadrature; None for 16 to 40 by need (float32 and below) or 40 (float64).
 
     Returns:
         (…), in the margins' dtype. Double backward is refused.
@@ -85,8 +85,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
         Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Eq. 16.
     """
     work, count = _read_margins(margins, nodes)
-    log_prob, _ = orthant_logs(work, count)
-    return log_prob.exp().to(margins.dtype)
+    return orthant_chance(work, count, error=False, dtype=margins.dtype)
 
 
 def win_probabilities(

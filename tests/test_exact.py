@@ -16,7 +16,7 @@ from expacc import log_orthant_prob, orthant_prob, win_probabilities
 from expacc.functional import exact_error, expected_cost, expected_error
 from expacc.ops.calm import is_calm
 from expacc.ops.contest import contest, contest_nodes
-from expacc.ops.orthant_node import orthant, orthant_logs
+from expacc.ops.orthant_node import orthant, orthant_chance, orthant_logs
 from expacc.ops.win import win, win_backward
 
 TABLE = json.loads((Path(__file__).parent / "tables" / "orthant.json").read_text())["cases"]
@@ -113,25 +113,98 @@ def test_absent_rivals_and_nan_rows():
     torch.testing.assert_close(values[[0, 2, 3]], log_orthant_prob(margins)[[0, 2, 3]])
 
 
-def test_the_fixed_grid_is_as_good_as_the_search():
-    for rivals in (2, 5, 9, 10, 15):
-        for spread in (0.05, 1.0, 3.0):
-            margins = seeded(300, rivals, seed=rivals, scale=spread)
-            margins += torch.linspace(-6.5, 8, 300, dtype=torch.float64)[:, None]
-            nearest = margins.amin(1, keepdim=True)
-            margins += nearest.clamp(-6.9, 8.4) - nearest
-            single = margins.float()
-            assert is_calm(single.amin(1), rivals)
-            found, true = orthant(single, 0), orthant(single.double(), 0)
-            for a, b in zip(found[:2], true[:2], strict=True):
-                assert ((a - b).abs() <= 2e-6 * b.abs().clamp(min=1)).all()
-            relative = (found[1] - true[1]).expm1().abs()  # of 1-P itself
-            assert relative.max() < 2e-5
-            scale = (found[2] - true[2]).exp()[:, None]
-            error = (found[3] * scale - true[3]).abs().amax(1) / true[3].amax(1)
-            assert error.max() < 1e-4
+def spread_margins(rivals, low, high, rows=300):
+    """Float32 margins of rivals from nearly equal to far apart, the nearest from low to high."""
+    kinds = []
+    for spread in (0.0, 0.05, 1.0, 3.0, 10.0):
+        margins = seeded(rows, rivals, seed=rivals, scale=spread)
+        nearest = torch.linspace(low, high, rows, dtype=torch.float64)[:, None]
+        kinds.append(margins - margins.amin(1, keepdim=True) + nearest)
+    pairs = torch.where(torch.arange(rivals) < (rivals + 1) // 2, 0.0, 2.5)
+    kinds.append(pairs + torch.linspace(low, high, rows, dtype=torch.float64)[:, None])
+    return torch.cat(kinds).float()
+
+
+@pytest.mark.parametrize("rivals", [2, 5, 9, 10, 15, 16, 31, 32, 33, 63, 64, 99])
+def test_the_grid_without_a_search_is_as_good(rivals):
+    single = spread_margins(rivals, -7.9, 15.9)
+    assert is_calm(single.amin(1), rivals)
+    found, true = orthant(single, 0), orthant(single.double(), 0)
+    for a, b in zip(found[:2], true[:2], strict=True):
+        assert ((a - b).abs() <= 2e-6 * b.abs().clamp(min=1)).all()
+    relative = (found[1] - true[1]).expm1().abs()  # of 1-P itself
+    assert relative.max() < 2e-5
+    scale = (found[2] - true[2]).exp()[:, None]
+    error = (found[3] * scale - true[3]).abs().amax(1) / true[3].amax(1)
+    assert error.max() < 1e-4
+
+
+@pytest.mark.parametrize("rivals", [2, 9, 15, 31, 63, 99])
+@pytest.mark.parametrize("error", [False, True])
+def test_chances_are_right_until_they_underflow(rivals, error):
+    single = spread_margins(rivals, -30.0, 30.0).requires_grad_()
+    assert not is_calm(single.amin(1), rivals)
+    value = orthant_chance(single, 0, error=error, dtype=torch.float64)
+    (grad,) = torch.autograd.grad(value.sum(), single)
+    double = single.detach().double().requires_grad_()
+    true = orthant_logs(double, 0)[error].exp()
+    (true_grad,) = torch.autograd.grad(true.sum(), double)
+    tiny = torch.finfo(torch.float32).tiny
+    sure = true > 50 * tiny
+    log_error = (value[sure].log() - true[sure].log()).abs().detach()
+    assert (log_error <= 2e-6 * true[sure].detach().log().abs().clamp(min=1)).all()
+    assert (value[~sure] <= 100 * tiny).all()
+    largest = true_grad.abs().amax(1)
+    alive = largest > 50 * tiny
+    assert ((grad - true_grad).abs().amax(1) <= 1e-4 * largest)[alive].all()
+    assert alive.any()
+    assert sure.any()
+    dead = single.amin(1).abs() > 20
+    assert dead.any()
+    assert grad[dead].abs().max() == 0
+
+
+def test_what_is_not_calm():
     assert not is_calm(torch.tensor([math.nan]), 3)
-    assert not is_calm(torch.tensor([0.0]), 16)
+    assert not is_calm(torch.tensor([0.0]), 100)
+    assert not is_calm(torch.tensor([0.0, -8.1]), 3)
+    assert not is_calm(torch.empty(0), 3)
+
+
+def test_chances_of_odd_rows():
+    """Absent rivals, NaN, infinitely far ahead or behind: each row for itself."""
+    rows = torch.tensor(
+        [
+            [0.5, 1.0, math.inf],
+            [math.inf, math.inf, math.inf],
+            [math.nan, 0.0, 1.0],
+            [-math.inf, 0.0, 1.0],
+            [-1e9, 3.0, -2e9],
+        ],
+        requires_grad=True,
+    )
+    value = orthant_prob(rows)
+    (grad,) = torch.autograd.grad(value.sum(), rows)
+    torch.testing.assert_close(value[0], orthant_prob(rows[0, :2]))
+    assert grad[0, 2] < 1e-30
+    assert value[1] == 1
+    assert value[2].isnan()
+    assert value[3:].tolist() == [0, 0]
+    assert grad[[1, 3, 4]].abs().max() == 0
+    assert orthant_prob(rows[:0]).shape == (0,)
+    one = rows[:1].detach()  # one row: its transpose is contiguous as it is
+    before = one.clone()
+    orthant_prob(one)
+    assert torch.equal(one, before)
+
+
+def test_many_rows_go_in_chunks():
+    margins = seeded(1500, 40, scale=3, dtype=torch.float32).requires_grad_()
+    whole = orthant_prob(margins)
+    parts = torch.cat([orthant_prob(part) for part in margins.split(100)])
+    torch.testing.assert_close(whole, parts, rtol=1e-5, atol=0)
+    grads = [torch.autograd.grad(v.sum(), margins)[0] for v in (whole, parts)]
+    torch.testing.assert_close(*grads, rtol=1e-3, atol=1e-7)
 
 
 def test_a_hundred_thousand_classes():
@@ -147,6 +220,8 @@ def test_operations_are_registered_well():
     margins = seeded(3, 4).requires_grad_()
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(orthant, (margins, 0), test_utils=tests)
+    single = seeded(4, 6, dtype=torch.float32).t().requires_grad_()  # not contiguous
+    torch.library.opcheck(orthant, (single, 0), test_utils=tests)
     torch.library.opcheck(win, (margins, "normal"), test_utils=tests)
     torch.library.opcheck(
         win_backward, (margins.detach(), seeded(3, 4), "normal"), test_utils=tests

@@ -35,11 +35,20 @@ FLOW = [
         "expacc.ops.contest",
         "expacc.ops.win",
         "expacc.ops.sampling",
+        "expacc.ops.kernels_launch",
+        "expacc.ops.kernels_orthant",
+        "expacc.ops.kernels_moments",
     },
+    {"expacc.ops.kernels_softmax", "expacc.ops.kernels_long"},
+    {"expacc.ops.kernels_exact"},
+    {"expacc.ops.kernels_batch"},
+    {"expacc.ops.kernels", "expacc.ops.fused_head"},
+    {"expacc.ops.kernels_ops"},
     {"expacc.ops"},
     {"expacc.contract", "expacc.probabilities"},
     {"expacc.functional.softmax", "expacc.functional.standardize"},
     {"expacc.functional.exact", "expacc.functional.cost"},
+    {"expacc.functional.head"},
     {"expacc.functional"},
     {"expacc.baselines.curves", "expacc.baselines.rivals"},
     {"expacc.baselines"},
@@ -88,10 +97,32 @@ FLOW = [
     {"expacc.estimator.search"},
     {"expacc.estimator"},
     {"expacc.study", "expacc.study.score_table", "expacc.study.sign_flips"},
+    {
+        "expacc.study.rows",
+        "expacc.study.interrupt",
+        "expacc.study.lock",
+        "expacc.study.store_refusals",
+    },
+    {"expacc.study.items", "expacc.study.columns"},
+    {"expacc.study.shared", "expacc.study.store"},
+    {"expacc.study.local", "expacc.study.cluster"},
+    {"expacc.study.engine"},
     {"expacc.study.adjustment", "expacc.study.one_table"},
     {"expacc.study.rank_tests"},
     {"expacc.study.many_tables"},
     {"expacc.study.stats", "expacc.study.answer", "expacc.study.figures_many"},
+    {"expacc.study.record", "expacc.study.protocol", "expacc.study.plain_text"},
+    {"expacc.study.loss_names"},
+    {"expacc.study.palette", "expacc.study.suspects", "expacc.study.methods"},
+    {"expacc.study.leaderboard_table", "expacc.study.figures"},
+    {"expacc.study.leaderboard"},
+    {
+        "expacc.study.figures_folds",
+        "expacc.study.figures_training",
+        "expacc.study.figures_predictions",
+    },
+    {"expacc.study.figures_tables", "expacc.study.report_files", "expacc.study.report_tables"},
+    {"expacc.study.report", "expacc.study.terminal"},
 ]
 RANK = {name: rank for rank, names in enumerate(FLOW) for name in names}
 
@@ -130,7 +161,17 @@ def test_data_flows_one_way(path):
 EXTRAS = {
     "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "study": {"numpy", "scipy", "scikit_posthocs", "matplotlib"},
+    "study": {
+        "numpy",
+        "scipy",
+        "scikit_posthocs",
+        "matplotlib",
+        "ray",
+        "threadpoolctl",
+        "jinja2",
+        "markupsafe",
+        "rich",
+    },
     "training": {"numpy", "rich", "safetensors"},
 }
 
@@ -139,6 +180,8 @@ EXTRAS = {
 def test_the_core_needs_torch_only(path):
     room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
     allowed = sys.stdlib_module_names | {"torch", "expacc"} | EXTRAS.get(room, set())
+    if path.name.startswith("kernels_"):
+        allowed |= {"triton"}  # imported at the first kernel, not before
     assert {name.split(".")[0] for name in imports(path)} <= allowed
 
 

@@ -12,7 +12,7 @@ from expacc import baselines, functional
 from expacc.ops.slopes import win_slopes
 from expacc.schedules import focus_gradual, geometric, phases, sigma_tabular
 from expacc.training import LOSS_NAMES, Model, Plan, Rows, Run, objective_of, train_runs
-from expacc.training.draws import permutations, seed_of, stream_keys, uniform
+from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
 from expacc.training.loss_slopes import Batch
 
 
@@ -49,7 +49,7 @@ def test_keys_do_not_repeat_and_numbers_are_uniform():
 
 def test_permutations_are_fair():
     keys = stream_keys(torch.arange(6000), "order", 3)
-    order = permutations(keys, torch.full((6000, 1), 4), 4)
+    order = shuffled(keys, torch.arange(4).repeat(6000, 1), None)
     assert (order.sort(1).values == torch.arange(4)).all()
     _, counts = order.unique(dim=0, return_counts=True)
     assert len(counts) == 24
@@ -59,7 +59,7 @@ def test_permutations_are_fair():
 
 def test_shorter_runs_have_their_rows_first():
     keys = stream_keys(torch.arange(50), "order", 0)
-    order = permutations(keys, torch.full((50, 1), 7), 9)
+    order = shuffled(keys, torch.arange(9).repeat(50, 1), torch.full((50, 1), 7))
     assert (order[:, :7].sort(1).values == torch.arange(7)).all()
     assert (order[:, 7:] == torch.tensor([7, 8])).all()
 

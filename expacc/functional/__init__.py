@@ -2,6 +2,7 @@
 
 from expacc.functional.cost import expected_cost
 from expacc.functional.exact import exact_error
+from expacc.functional.head import linear_mixed_expected_error as linear_mixed_expected_error
 from expacc.functional.softmax import (
     expected_error,
     leaky_expected_error,

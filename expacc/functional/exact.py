@@ -11,9 +11,13 @@ from expacc.ops import (
     CLASS_AXIS,
     compute_dtype,
     contest,
+    fused_exact,
     is_plain_eager,
+    orthant_chance,
     orthant_logs,
+    takes_kernels,
     target_log_prob,
+    why_no_kernels,
 )
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
@@ -22,7 +26,7 @@ from expacc.refusals import bad_sigma, check_choice, check_count, check_number
 __all__ = ["exact_error"]
 
 Standardize = bool | Literal["sync"]
-Implementation = Literal["auto", "reference"]
+Implementation = Literal["auto", "reference", "triton"]
 _FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
 
 
@@ -76,7 +80,8 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
-        impl: 'auto' or 'reference', which today are the same: plain torch on every device.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (one fused kernel, which needs a CUDA
+            tensor and integer labels); 'auto' takes the kernel where it can.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
@@ -100,12 +105,23 @@ def exact_error(
     check_choice("noise", noise, tuple(NOISES))
     check_choice("standardize", standardize, (True, False, "sync"))
     check_choice("log", log, (True, False))
-    check_choice("impl", impl, ("auto", "reference"))
+    check_choice("impl", impl, ("auto", "reference", "triton"))
     check_count("topk", topk)
     if margin is not None:
         check_number("margin", margin, low=0, open_low=True)
     if not isinstance(sigma, Tensor):
         check_number("sigma", sigma, low=0, open_low=True)
+    if impl != "reference":
+        plain = noise == "normal" and topk == 1 and standardize != "sync"
+        if (
+            plain
+            and _is_noise_of_rows(sigma, logits)
+            and takes_kernels(logits, target, weight, ignore_index, reduction, label_smoothing)
+        ):
+            shared = (logits, target, weight, ignore_index, reduction)
+            return fused_exact(*shared, sigma, margin, standardize is True, log)
+        if impl == "triton":
+            raise _no_kernel(logits)
     batch = read_batch(
         logits,
         target,
@@ -120,6 +136,27 @@ def exact_error(
         scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
     values = _values(scores, scales, batch, margin, noise, topk, log)
     return reduce_rows(values, batch)
+
+
+def _is_noise_of_rows(sigma: float | Tensor, logits: Tensor) -> bool:
+    """Is sigma a number, or a constant tensor with one entry or one per row?"""
+    if not isinstance(sigma, Tensor):
+        return True
+    rows, classes = logits.shape[0], logits.shape[-1]
+    return (
+        sigma.is_floating_point()
+        and not sigma.requires_grad
+        and sigma.device == logits.device
+        and (sigma.ndim == 0 or (sigma.shape == (rows,) and rows != classes))
+    )
+
+
+def _no_kernel(logits: Tensor) -> ValueError:
+    reason = why_no_kernels(logits) or (
+        "takes integer labels, normal noise, topk 1, standardize True or False, and a constant "
+        "sigma for all or per row; got something else"
+    )
+    return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
 
 
 def _scales(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | Tensor:
@@ -204,7 +241,7 @@ def _of_labels(
         ratio = (own / theirs).double()
     else:
         margins = torch.where(absent, torch.inf, lead / scales)
-        ratio = torch.ones_like(margins, dtype=torch.float64)
+        ratio = margins.new_ones((), dtype=torch.float64).expand(margins.shape)
     if per_class or topk > 1 or noise in ("logistic", "laplace"):
         single = scores.dtype == torch.float32
         offset = margins.double().clamp(min=_FAR_BEHIND)
@@ -217,5 +254,6 @@ def _of_labels(
         first = torch.zeros(flat.shape[0], dtype=torch.int64, device=flat.device)
         log_prob = target_log_prob(flat, first).reshape(labels.shape)
         return -log_prob if log else -torch.expm1(log_prob)
-    log_prob, log_error = orthant_logs(margins, 0)
-    return -log_prob if log else log_error.exp()
+    if log:
+        return -orthant_logs(margins, 0)[0]
+    return orthant_chance(margins, 0, error=True, dtype=torch.float64)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from expacc.contract import Reduction, read_batch, reduce_log_prob
-from expacc.ops import Formula, error_of
+from expacc.ops import Formula, error_of, fused_mixture, takes_kernels
 from expacc.refusals import check_number
 
 __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
@@ -38,6 +38,32 @@ def _expm1_minus(u: Tensor) -> Tensor:
     """e^u - 1 - u without cancellation near 0."""
     series = u * u * (1 / 2 + u * (1 / 6 + u * (1 / 24 + u * (1 / 120 + u * (1 / 720 + u / 5040)))))
     return torch.where(u > -0.01, series, torch.expm1(u) - u)
+
+
+def reduce_mixture(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: Reduction,
+    label_smoothing: float,
+    weights: tuple[float, float],
+) -> Tensor:
+    """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
+    formula = mixture_formula(*weights)
+    if min(weights) >= 0 and takes_kernels(
+        logits, target, weight, ignore_index, reduction, label_smoothing
+    ):
+        return fused_mixture(logits, target, weight, ignore_index, reduction, weights, formula)
+    batch = read_batch(
+        logits,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=reduction,
+        label_smoothing=label_smoothing,
+    )
+    return reduce_log_prob(formula, batch)
 
 
 def expected_error(
@@ -89,15 +115,9 @@ def expected_error(
         İrsoy 2019, "On Expected Accuracy", Eq. 5; Battash, Hazan and Wolf, "Mixing between the
         Cross Entropy and the Expectation Loss Terms", Eq. 9 and 10.
     """
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+    return reduce_mixture(
+        logits, target, weight, ignore_index, reduction, label_smoothing, (0.0, 1.0)
     )
-    return reduce_log_prob(mixture_formula(ce_weight=0.0, error_weight=1.0), batch)
 
 
 def leaky_expected_error(
@@ -148,15 +168,9 @@ def leaky_expected_error(
         İrsoy 2019, "On Expected Accuracy", Eq. 6 (leak is its alpha, 0.1 there).
     """
     check_number("leak", leak, low=0)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+    return reduce_mixture(
+        logits, target, weight, ignore_index, reduction, label_smoothing, (leak, 1.0)
     )
-    return reduce_log_prob(mixture_formula(ce_weight=leak, error_weight=1.0), batch)
 
 
 def focus_weights(focus: float) -> tuple[float, float]:
@@ -225,21 +239,14 @@ def mixed_expected_error(
         Battash, Hazan and Wolf, "Mixing between the Cross Entropy and the Expectation Loss Terms",
         Eq. 12 to 14.
     """
-    ce_weight, error_weight = _mixture_weights(focus, ce_weight, error_weight)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(ce_weight, error_weight), batch)
+    weights = mixture_weights(focus, ce_weight, error_weight)
+    return reduce_mixture(logits, target, weight, ignore_index, reduction, label_smoothing, weights)
 
 
-def _mixture_weights(
+def mixture_weights(
     focus: float, ce_weight: float | None, error_weight: float | None
 ) -> tuple[float, float]:
+    """(ce_weight, error_weight) from a focus or from themselves."""
     if ce_weight is None and error_weight is None:
         return focus_weights(focus)
     if focus != 0:

@@ -10,8 +10,10 @@ from torch import Tensor
 from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
+from expacc.ops.kernels import fused_exact, fused_mixture, takes_kernels, why_no_kernels
+from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
-from expacc.ops.orthant_node import orthant_logs
+from expacc.ops.orthant_node import orthant_chance, orthant_logs
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
@@ -28,11 +30,16 @@ __all__ = [
     "compute_dtype",
     "contest",
     "error_of",
+    "fused_exact",
+    "fused_mixture",
     "is_plain_eager",
     "log_prob_loss",
+    "orthant_chance",
     "orthant_logs",
     "row_dtype",
+    "takes_kernels",
     "target_log_prob",
+    "why_no_kernels",
     "win_chances",
 ]
 
@@ -57,6 +64,11 @@ def log_prob_loss(
         summed: return the sum over rows instead of the rows.
         dtype: of the result.
     """
+    if takes_operation(logits):
+        labels = target if kept is None else torch.where(kept, target, -1)
+        values = scale * apply_formula(row_log_prob(logits, labels)[0], formula)
+        values = values if kept is None else torch.where(kept, values, 0)
+        return (values.sum() if summed else values).to(dtype)
     index = target.unsqueeze(CLASS_AXIS)
     if kept is not None:
         kept = kept.unsqueeze(CLASS_AXIS)

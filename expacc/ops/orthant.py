@@ -37,10 +37,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.calm import integrate_calm, is_calm
+from expacc.ops.calm import LIFT, SLOPE, integrate_calm, is_calm
+from expacc.ops.calm_table import MOST_RIVALS
 from expacc.ops.normal import DEEP, deep_tail, log_normal_cdf_and_mills
 
-__all__ = ["NODES", "integrate_orthant"]
+__all__ = ["NODES", "Chances", "integrate_chances", "integrate_orthant"]
 
 _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -298,16 +299,9 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     gradient = torch.empty_like(flat)
     small_log = torch.empty(rows, dtype=torch.float64, device=flat.device)
     ahead = torch.empty(rows, dtype=torch.bool, device=flat.device)
-    calm = flat.dtype == torch.float32 and flat.is_cpu and rule.nodes == NODES[torch.float32]
-    calm = calm and is_calm(flat.amin(1), rivals)
-    # A calm chunk takes its nodes (up to 51) all at once; the others slice them.
-    step = max(1, 8 * rule.block // (rivals * 51) if calm else rule.block // rivals)
+    step = max(1, rule.block // rivals)
     for start in range(0, rows, step):
         part = slice(start, start + step)
-        if calm:
-            small_log[part], ahead[part], columns = integrate_calm(flat[part].t().contiguous())
-            gradient[part] = columns.t()
-            continue
         scaled = flat[part].to(torch.float64).t().contiguous()
         scaled = scaled.clamp(_FAR_BEHIND, _ABSENT).mul_(1 / _SQRT2)
         small_log[part], ahead[part], columns = _chunk(scaled, rule)
@@ -315,13 +309,39 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     return small_log, ahead, gradient
 
 
+def _may_be_calm(flat: Tensor, nodes: int) -> bool:
+    """Could the float32 rule of ``calm.py`` do? For its own number of nodes only."""
+    return (
+        flat.dtype == torch.float32
+        and flat.is_cpu
+        and nodes == 0
+        and 2 <= flat.shape[1] <= MOST_RIVALS
+        and flat.shape[0] > 0
+    )
+
+
+def _flatten(margins: Tensor) -> Tensor:
+    """Margins (rows, rivals)."""
+    if margins.ndim == 2:
+        return margins
+    return margins.reshape(math.prod(margins.shape[:-1]), margins.shape[-1])
+
+
+def _rule(margins: Tensor, nodes: int) -> _Rule:
+    block = _BLOCK_CPU if margins.is_cpu else _BLOCK_DEVICE
+    return _Rule(nodes or NODES[margins.dtype], _DROP[margins.dtype], block)
+
+
 def integrate_orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P, log(1-P), the smaller of the two, and ∂P/∂margins divided by its exponential."""
     lead = margins.shape[:-1]
-    flat = margins.detach().reshape(math.prod(lead), margins.shape[-1])
-    block = _BLOCK_CPU if margins.is_cpu else _BLOCK_DEVICE
-    rule = _Rule(nodes or NODES[margins.dtype], _DROP[margins.dtype], block)
-    small_log, ahead, gradient = _evaluate(flat.contiguous(), rule)
+    flat = _flatten(margins)
+    if _may_be_calm(flat, nodes) and is_calm(flat.amin(1), flat.shape[1]):
+        small, ahead, gradient, _ = integrate_calm(flat, far=False)
+        gradient = gradient * (SLOPE * LIFT / small).unsqueeze(1)
+        small_log = small.double().log_().sub_(math.log(LIFT))
+    else:
+        small_log, ahead, gradient = _evaluate(flat, _rule(flat, nodes))
     other = torch.log1p(-small_log.exp())
     log_p = torch.where(ahead, other, small_log)
     log_q = torch.where(ahead, small_log, other)
@@ -329,5 +349,37 @@ def integrate_orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tens
         log_p.reshape(lead),
         log_q.reshape(lead),
         small_log.reshape(lead),
-        gradient.reshape(margins.shape),
+        gradient.reshape(margins.shape).contiguous(),
     )
+
+
+class Chances(NamedTuple):
+    """P or 1-P of some rows, in the margins' dtype, as far as that reaches."""
+
+    small: Tensor  # (…): 1-P where ahead, P elsewhere
+    ahead: Tensor  # (…)
+    gradient: Tensor  # (…, rivals)
+    factor: Tensor | float  # (…): ∂P/∂margins = gradient · factor
+
+
+def integrate_chances(margins: Tensor, nodes: int) -> Chances:
+    """The smaller of P and 1-P itself, where its logarithm is not asked for."""
+    flat = _flatten(margins)
+    factor: Tensor | float
+    if _may_be_calm(flat, nodes):
+        small, ahead, gradient, near = integrate_calm(flat)
+        small.mul_(_constant(1 / LIFT, torch.float32, flat.device))
+        factor = SLOPE
+        if not near:
+            there = small >= torch.finfo(torch.float32).tiny  # what underflows is 0
+            small.mul_(there)
+            factor = there * SLOPE
+    else:
+        small_log, ahead, gradient = _evaluate(flat, _rule(flat, nodes))
+        small = factor = small_log.exp_().to(margins.dtype)
+    if margins.ndim != 2:
+        lead = margins.shape[:-1]
+        small, ahead = small.view(lead), ahead.view(lead)
+        gradient = gradient.reshape(margins.shape)
+        factor = factor if isinstance(factor, float) else factor.view(lead)
+    return Chances(small, ahead, gradient, factor)

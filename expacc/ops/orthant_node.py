@@ -1,14 +1,15 @@
 """The orthant integral as a node of autograd: eager, compiled, and under torch.func."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from expacc.ops.mode import is_plain_eager
-from expacc.ops.orthant import integrate_orthant
+from expacc.ops.orthant import integrate_chances, integrate_orthant
 
-__all__ = ["orthant", "orthant_logs"]
+__all__ = ["orthant", "orthant_chance", "orthant_logs"]
 
 
 def _chain(saved: tuple[Tensor, ...], d_log_p: Tensor | None, d_log_q: Tensor | None) -> Tensor:
@@ -110,6 +111,43 @@ class _EagerOrthant(torch.autograd.Function):
         return _gradient(margins, tuple(saved), *grad_outputs), None
 
 
+class _EagerChance(torch.autograd.Function):
+    """P or 1-P itself, for plain eager use: what training needs, in few operations."""
+
+    @staticmethod
+    def forward(ctx: Any, margins: Tensor, nodes: int, error: bool, dtype: torch.dtype) -> Tensor:
+        small, ahead, gradient, factor = integrate_chances(margins, nodes)
+        ctx.save_for_backward(margins, gradient)
+        ctx.factor = -factor if error else factor
+        large = torch.rsub(small, 1)
+        value = torch.where(ahead, small, large) if error else torch.where(ahead, large, small)
+        return value if value.dtype == dtype else value.to(dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None, None]:
+        margins, gradient = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph
+            with torch.no_grad():
+                result = _scale(gradient, grad_outputs[0], ctx.factor)
+            result = _RefuseTwice.apply(result, margins)  # type: ignore[no-untyped-call]
+        else:
+            result = _scale(gradient, grad_outputs[0], ctx.factor)
+        return result, None, None, None
+
+
+def _scale(gradient: Tensor, upstream: Tensor, factor: Tensor | float) -> Tensor:
+    slope = upstream * factor
+    if slope.dtype != gradient.dtype:
+        slope = slope.to(gradient.dtype)
+    return gradient * slope.unsqueeze(-1)
+
+
+# The inherited apply: Function.apply would first look for transforms, and there are none.
+_eager_logs: Callable[..., tuple[Tensor, Tensor]]
+_eager_logs = super(torch.autograd.Function, _EagerOrthant).apply
+_eager_chance: Callable[..., Tensor] = super(torch.autograd.Function, _EagerChance).apply
+
+
 def orthant_logs(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """log P and log(1-P), (…), float64, of margins (…, R), float32 or float64.
 
@@ -117,6 +155,21 @@ def orthant_logs(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
         margins: +inf is an absent rival.
         nodes: of the quadrature; 0 for the dtype's own.
     """
-    node = _EagerOrthant if is_plain_eager() else _TracedOrthant
-    log_p, log_q, *_ = node.apply(margins, nodes)  # type: ignore[no-untyped-call]
+    if is_plain_eager():
+        return _eager_logs(margins, nodes)
+    log_p, log_q, *_ = _TracedOrthant.apply(margins, nodes)  # type: ignore[no-untyped-call]
     return log_p, log_q
+
+
+def orthant_chance(margins: Tensor, nodes: int, *, error: bool, dtype: torch.dtype) -> Tensor:
+    """P, or 1-P with all its digits if ``error``; cheaper than by its logarithm.
+
+    Args:
+        margins: as for ``orthant_logs``.
+        nodes: as for ``orthant_logs``.
+        error: 1-P instead of P.
+        dtype: of the result; what underflows in the margins' own is 0.
+    """
+    if is_plain_eager():
+        return _eager_chance(margins, nodes, error, dtype)
+    return orthant_logs(margins, nodes)[error].exp().to(dtype)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from expacc.training.draws import permutations, stream_keys
+from expacc.training.draws import shuffled, stream_keys
 from expacc.training.loss_slopes import Batch
 from expacc.training.runs import Rows, Run
 
@@ -63,7 +63,7 @@ class Batches:
             yield from self._streamed(epoch)
             return
         keys = stream_keys(self.seeds, "order", epoch)
-        order = self.table.gather(1, permutations(keys, self.lengths, self.longest))
+        order = shuffled(keys, self.table, self.lengths if self.uneven else None)
         labels = self.rows.labels[order]
         for low in range(0, self.longest, self.size):
             high = min(low + self.size, self.longest)
@@ -72,28 +72,38 @@ class Batches:
     def _streamed(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
         """Step s has the rows s·size … of each run's endless sequence of new orders."""
         runs = len(self.table)
-        shortest = int(self.lengths.min())
         block = max(1, min(self.steps, _BLOCK // (runs * self.size)))
         for first in range(0, self.steps, block):
             count = min(block, self.steps - first) * self.size
-            begin = (epoch * self.steps + first) * self.size
-            lap = begin // self.lengths  # (R, 1): how many orders are used up
-            laps = [
-                permutations(
-                    stream_keys(self.seeds, "order", lap.squeeze(1) + ahead),
-                    self.lengths,
-                    self.longest,
-                )
-                for ahead in range(-(-count // shortest) + 1)
-            ]
-            place = begin + torch.arange(count, device=lap.device) - lap * self.lengths
-            within = place // self.lengths * self.longest + place % self.lengths
-            order = self.table.gather(1, torch.cat(laps, 1).gather(1, within))
+            order = self._stretch((epoch * self.steps + first) * self.size, count)
             # Steps first, so that each step's numbers lie together.
-            steps = order.view(runs, -1, self.size).transpose(0, 1).contiguous()
+            steps = order.reshape(runs, -1, self.size).transpose(0, 1).contiguous()
             labels = self.rows.labels[steps]
             for step in range(len(steps)):
                 yield self._gather(steps[step], labels[step], None)
+
+    def _stretch(self, begin: int, count: int) -> Tensor:
+        """(R, count): the row numbers of each run's sequence from place ``begin`` on."""
+        shortest = int(self.lengths.min())
+        lap = begin // self.lengths  # (R, 1): how many orders are used up
+        needed = -(-count // shortest) + 1
+        if not self.uneven:
+            needed = (begin % shortest + count - 1) // shortest + 1
+        lengths = self.lengths if self.uneven else None
+        laps = torch.cat(
+            [
+                shuffled(
+                    stream_keys(self.seeds, "order", lap.squeeze(1) + ahead), self.table, lengths
+                )
+                for ahead in range(needed)
+            ],
+            1,
+        )
+        if not self.uneven:
+            return laps[:, begin % shortest :][:, :count]
+        place = begin + torch.arange(count, device=lap.device) - lap * self.lengths
+        within = place // self.lengths * self.longest + place % self.lengths
+        return laps.gather(1, within)
 
     def _inside(self, low: int, high: int) -> Tensor | None:
         """(R, B): which places of a batch hold a row of the run; None for all."""

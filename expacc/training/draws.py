@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["PURPOSES", "permutations", "seed_of", "stream_keys", "uniform"]
+__all__ = ["PURPOSES", "seed_of", "shuffled", "stream_keys", "uniform"]
 
 PURPOSES = {"weights": 1, "order": 2, "dropout": 3}
 
@@ -96,22 +96,28 @@ def _numpy() -> Any:
     return numpy
 
 
-def permutations(keys: Tensor, lengths: Tensor, longest: int) -> Tensor:
-    """A random order of each run's rows, (R, longest) int64 positions.
+def shuffled(keys: Tensor, table: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each run's row numbers in a random order, (R, n) int64.
 
     Args:
         keys: (R, 1) int32.
-        lengths: (R, 1), how many rows each run has; positions beyond come last, in their order.
-        longest: the largest length.
+        table: (R, n) row numbers, below 2³².
+        lengths: (R, 1), how many of its numbers are a run's own; the others come last, in their
+            order. None for all.
     """
-    position = torch.arange(longest, device=keys.device)
-    # The position in the low bits makes all numbers distinct, so any sort gives the same order.
-    number = _bits(keys, longest).to(torch.int64).bitwise_and_((1 << 30) - 1)
-    number.bitwise_left_shift_(32).bitwise_or_(position)
-    number = torch.where(position < lengths, number, (1 << 62) | position)
+    # The row number in the low bits comes along with the hash that is sorted, and makes numbers
+    # distinct, so that any sort gives the same order.
+    number = _bits(keys, table.shape[1]).to(torch.int64).bitwise_and_((1 << 30) - 1)
+    number.bitwise_left_shift_(32).bitwise_or_(table)
+    if lengths is not None:
+        number = torch.where(
+            torch.arange(table.shape[1], device=table.device) < lengths, number, (1 << 62) | table
+        )
     numpy = _numpy()
     if number.is_cpu and numpy is not None:  # ten times as fast as torch's
-        ordered = torch.from_numpy(numpy.sort(number.numpy(), axis=1))
+        values = number.numpy()
+        values.sort(axis=1)
+        ordered = number
     else:
         ordered = number.sort(dim=1).values
     return ordered.bitwise_and_(_MASK32)

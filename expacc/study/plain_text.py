@@ -1,0 +1,73 @@
+"""Text as people see it: numbers with their signs, names without tricks."""
+
+import unicodedata
+
+__all__ = ["duration", "percent", "plain", "points", "share_text"]
+
+
+def plain(text: str, most: int = 0) -> str:
+    """Replace what a name must not bring: controls, direction changes, halves of characters.
+
+    Args:
+        text: any string.
+        most: letters to keep; 0 for all.
+
+    >>> plain("a\\x1b[31mb"), plain("a long name", 6)
+    ('a\ufffd[31mb', 'a lon…')
+    """
+    kept = "".join("\ufffd" if _bad(letter) else letter for letter in text)
+    return kept[: most - 1] + "…" if 0 < most < len(kept) else kept
+
+
+def _bad(letter: str) -> bool:
+    if letter in "\n\t" or " " <= letter <= "~":
+        return False
+    turns = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+    kind, turn = unicodedata.category(letter), unicodedata.bidirectional(letter)
+    return kind in ("Cc", "Cs", "Zl", "Zp") or turn in turns
+
+
+def percent(share: float | None) -> str:
+    """Write an accuracy in percent, without the sign; a dash where there is none.
+
+    >>> percent(0.9563), percent(None)
+    ('95.6', '–')
+    """
+    return "–" if share is None else f"{share * 100:.1f}"
+
+
+def points(difference: float | None) -> str:
+    """Write a difference in points with its sign, and a real minus.
+
+    >>> points(0.0126), points(-0.005), points(0.0001), points(None)
+    ('+1.3', '−0.5', '0.0', '–')
+    """
+    if difference is None:
+        return "–"
+    text = f"{difference * 100:+.1f}"
+    return text.replace("-", "−") if float(text) else "0.0"
+
+
+def share_text(share: float) -> str:
+    """Write a share in percent.
+
+    >>> share_text(0.05), share_text(0.125)
+    ('5 %', '12.5 %')
+    """
+    return f"{share * 100:g} %"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits it.
+
+    >>> duration(0.25), duration(42.1), duration(312), duration(7300)
+    ('0.2 s', '42 s', '5 min 12 s', '2 h 2 min')
+    """
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"

@@ -1,0 +1,103 @@
+"""Rows whose given label no model believes, from out-of-fold predictions.
+
+A loss that trains for accuracy gives up on a row that contradicts the others instead of bending
+towards it, so its belief in a wrong label stays small. Every model judges only rows that it was not
+trained on.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expacc.study.loss_names import ACCURACY_TRAINED, OUTSIDE
+from expacc.study.record import StudyRecord
+from expacc.study.rows import Row
+
+__all__ = ["Suspects", "rank_rows", "suspects"]
+
+
+@dataclass(frozen=True, eq=False)
+class Suspects:
+    """The rows of a table that were tested, most suspect first.
+
+    Attributes:
+        table: its name.
+        losses: whose models judged.
+        rows: row numbers, from 0.
+        score: 1 - the mean probability of the given label.
+        given: class numbers.
+        suggested: the class that was predicted most often.
+        against: how many models predicted another class than the given one.
+        judged: by how many models.
+    """
+
+    table: str
+    losses: tuple[str, ...]
+    rows: NDArray[np.int64]
+    score: NDArray[np.float64]
+    given: NDArray[np.int64]
+    suggested: NDArray[np.int64]
+    against: NDArray[np.int64]
+    judged: NDArray[np.int64]
+
+    @property
+    def disbelieved(self) -> NDArray[np.bool_]:
+        """Whether every model predicted another class."""
+        return np.equal(self.against, self.judged)
+
+
+def rank_rows(
+    rows: Sequence[Row], labels: NDArray[np.int32], classes: int, *, table: str = ""
+) -> Suspects:
+    """Rank the tested rows of one table by how little their given labels are believed.
+
+    Args:
+        rows: runs with predictions; all of them are asked.
+        labels: the class number that the table gives each row.
+        classes: how many there are.
+        table: its name.
+    """
+    count = len(labels)
+    belief = np.zeros(count)
+    votes = np.zeros((count, classes), np.int32)
+    for row in rows:
+        said = row.predictions
+        if said is not None and row.failure is None:
+            # A row that stands twice in a test fold is judged twice: add, do not overwrite.
+            np.add.at(belief, said.rows, said.given.astype(np.float64))
+            np.add.at(votes, (said.rows, said.predicted), 1)
+    judged = votes.sum(axis=1)
+    tested = np.flatnonzero(judged)
+    given = np.asarray(labels, np.int64)[tested]
+    judged, votes = judged[tested], votes[tested]
+    against = judged - votes[np.arange(len(tested)), given]
+    score = 1 - belief[tested] / judged
+    # Most often predicted; among equals another class than the given one.
+    preference = votes * 2
+    preference[np.arange(len(tested)), given] -= 1
+    suggested = preference.argmax(axis=1)
+    order = np.lexsort((tested, -against / judged, -score))
+    return Suspects(
+        table,
+        tuple(dict.fromkeys(row.loss for row in rows)),
+        rows=tested[order],
+        score=score[order],
+        given=given[order],
+        suggested=suggested[order],
+        against=against[order],
+        judged=judged[order],
+    )
+
+
+def suspects(record: StudyRecord, table: str) -> Suspects:
+    """Rank the rows of a table of a study, by its accuracy-trained models on unaltered labels.
+
+    Where none of the losses trains for accuracy, all of them are asked.
+    """
+    least = record.noise_levels[0]
+    finals = [row for row in record.finals(table, noise=least) if row.loss != OUTSIDE]
+    asked = [row for row in finals if row.loss in ACCURACY_TRAINED]
+    facts = record.tables[table]
+    return rank_rows(asked or finals, facts.labels, len(facts.classes), table=table)

@@ -1,0 +1,158 @@
+"""Executors and a study for tests of the engines, to be run, killed and resumed.
+
+In a module of its own, because workers import it. A process that is killed within a second must
+start in a moment, so outside pytest the modules of expacc are taken without the package, whose
+import brings torch.
+"""
+
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+import types
+from pathlib import Path
+
+if "pytest" not in sys.modules and "expacc" not in sys.modules and "ray" not in sys.modules:
+    for name in ("expacc", "expacc.study"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [str(Path(__file__).parents[1].joinpath(*name.split(".")))]
+
+import numpy as np
+
+from expacc.study.items import WorkItem
+from expacc.study.rows import Predictions, Row
+
+ROWS = 3  # of an item
+WAIT = "STUDY_WAIT"  # environment: seconds of an item
+
+
+def plan(count, **payload):
+    return [
+        WorkItem(f"item-{number:05d}", {"number": number, **payload}) for number in range(count)
+    ]
+
+
+def make_row(item, number, **more):
+    return Row(f"{item.key}/{number}", item.key, "final", "toy", "leaky", str(number), **more)
+
+
+def failed_rows(item, reason):
+    return [make_row(item, number, failure=reason) for number in range(ROWS)]
+
+
+def execute(item, shared):
+    """Rows that depend on the item and on the shared data alone."""
+    time.sleep(item.payload.get("wait", float(os.environ.get(WAIT, 0))))
+    offset = float(shared["offset"].sum()) if "offset" in shared else 0.0
+    rows = []
+    for number in range(ROWS):
+        digest = hashlib.sha256(f"{item.key}/{number}".encode()).digest()
+        labels = np.frombuffer(digest, np.uint8).astype(np.int32)
+        share = (labels / 255).astype(np.float32)
+        rows.append(
+            make_row(
+                item,
+                number,
+                numbers={"leak": 0.1 * number},
+                metrics={"accuracy": float(share[0]) + offset},
+                curves={"train_accuracy": tuple(share[:4].tolist())},
+                predictions=Predictions(np.arange(32, dtype=np.int32), labels, share, share),
+            )
+        )
+    return rows
+
+
+def stumble(item, shared):
+    """Raises, diverges or dies where the payload says so."""
+    act = item.payload.get(str(item.payload["number"]))
+    if act == "raise":
+        raise ArithmeticError("a sentence\nof two lines")
+    if act == "diverge":
+        return [make_row(item, 0, failure="diverged"), make_row(item, 1, metrics={"accuracy": 1.0})]
+    if act == "nan":
+        return [make_row(item, 0, metrics={"accuracy": float("nan")})]
+    if act == "nothing":
+        return None
+    if act == "unpicklable":
+        return [make_row(item, 0, metrics={"accuracy": 1.0}, numbers={"f": lambda: 0})]
+    if act == "object":
+        return [make_row(item, 0, metrics={"accuracy": 1.0}, numbers={"f": {1, 2}})]
+    if act == "exit":
+        sys.exit(3)
+    if act == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if act == "die once":
+        marker = Path(item.payload["folder"]) / f"died-{item.key}"
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+    return execute(item, shared)
+
+
+def spin(item, shared):
+    """A known number of operations of the interpreter: as long as the core is ours."""
+    start = time.thread_time()
+    while time.thread_time() - start < item.payload["seconds"]:
+        sum(range(1000))
+    return [make_row(item, 0, metrics={"accuracy": 1.0}, numbers={"process": os.getpid()})]
+
+
+def multiply(item, shared):
+    """Sums whose last digits depend on the number of threads."""
+    import torch
+
+    rows = torch.tensor(shared["rows"])
+    total = (rows @ rows.T).sum() * (1 + item.payload["number"])
+    return [make_row(item, 0, metrics={"accuracy": float(total)})]
+
+
+def threads(item, shared):
+    import torch
+
+    metrics = {"accuracy": float(torch.get_num_threads())}
+    return [make_row(item, 0, metrics=metrics, numbers={"omp": os.environ.get("OMP_NUM_THREADS")})]
+
+
+def content(rows):
+    """All of the rows but their duration, to compare two studies."""
+    return [
+        {
+            **vars(row),
+            "seconds": None,
+            "predictions": row.predictions and row.predictions.to_bytes(),
+        }
+        for row in rows
+    ]
+
+
+def main(folder, count, workers):
+    """Run or resume a study, and write down each item that was reported as saved."""
+    from expacc.study.engine import run_items
+    from expacc.study.store import Store
+
+    with (
+        Store.open(folder, {"items": count}) as store,
+        open(Path(folder) / "saved.txt", "a") as saved,
+    ):
+
+        def note(rows):
+            saved.write("".join(f"{json.dumps(row.key)}\n" for row in rows))
+            saved.flush()  # in the system's hands, which a kill does not reach
+            return ""
+
+        # Stored rows of an earlier process are given first: they were noted then, or are news.
+        run_items(
+            store,
+            plan(count),
+            "studies:execute",
+            failed_rows=failed_rows,
+            workers=workers,
+            progress=False,
+            best=note,
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,287 @@
+"""The leaderboard says what the rows say: seeds averaged, the right test, failures as failures."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("scipy")
+pytest.importorskip("scikit_posthocs")
+pytest.importorskip("rich")
+pytest.importorskip("matplotlib")
+
+from rich.console import Console
+from study_samples import hostile, sample
+
+from expacc.study.leaderboard import leaderboard
+from expacc.study.loss_names import loss_name
+from expacc.study.protocol import read_protocol
+from expacc.study.record import TableFacts
+from expacc.study.report_files import leaderboard_csv, leaderboard_json
+from expacc.study.stats import adjust, combined_5x2_f, corrected_paired_t, mcnemar, paired_5x2_t
+from expacc.study.terminal import print_leaderboard
+from expacc.training import LOSS_NAMES
+
+
+def accuracies(record, loss, fold, noise=0.0):
+    return [
+        row.metrics["accuracy"]
+        for row in record.rows
+        if (row.kind, row.loss, row.fold, row.noise) == ("final", loss, fold, noise)
+    ]
+
+
+def test_accuracy_is_the_mean_over_folds_of_the_mean_over_seeds():
+    record = sample(seeds=3, folds="10")
+    board = leaderboard(record).boards[0]
+    for entry in board.entries:
+        if entry.loss == "logistic_regression":
+            continue
+        per_fold = [np.mean(accuracies(record, entry.loss, fold)) for fold in board.folds]
+        assert entry.accuracy == pytest.approx(np.mean(per_fold))
+        assert entry.spread == pytest.approx(np.std(per_fold, ddof=1))
+    scores = [entry.accuracy for entry in board.entries]
+    assert scores == sorted(scores, reverse=True)
+
+
+def differences(record, board, loss):
+    return [
+        np.mean(accuracies(record, loss, fold)) - np.mean(accuracies(record, "cross_entropy", fold))
+        for fold in board.folds
+    ]
+
+
+def test_five_by_two_gets_the_combined_f_and_the_t_beside_it():
+    record = sample(seeds=2)
+    board = leaderboard(record).boards[0]
+    exact = board.entry("exact")
+    ten = np.reshape(differences(record, board, "exact"), (5, 2))
+    assert board.folds[:3] == ("1a", "1b", "2a")
+    assert exact.test == combined_5x2_f(ten, 300)
+    assert exact.second_test == paired_5x2_t(ten, 300)
+    assert exact.difference == pytest.approx(ten.mean())
+    assert exact.wins + exact.ties + exact.losses == 10
+    assert exact.wins == int((ten > 1e-10).sum())
+
+
+def test_folds_get_the_corrected_t():
+    record = sample(folds="10")
+    board = leaderboard(record).boards[0]
+    gaps = differences(record, board, "exact")
+    assert board.entry("exact").test == corrected_paired_t(gaps, 540, 60)
+    assert board.entry("exact").second_test is None
+
+
+def test_a_holdout_gets_mcnemar_over_its_rows():
+    record = sample(folds="holdout", seeds=2)
+    labels = record.tables["digits"].labels
+
+    def right(loss):
+        found = [r for r in record.rows if r.kind == "final" and r.loss == loss]
+        return np.array([r.predictions.predicted == labels[r.predictions.rows] for r in found])
+
+    entry = leaderboard(record).boards[0].entry("exact")
+    assert entry.test == mcnemar(right("exact"), right("cross_entropy"))
+
+
+def test_p_is_adjusted_over_the_losses_alone():
+    entries = leaderboard(sample()).boards[0].entries
+    tested = [entry for entry in entries if entry.test is not None]
+    assert {entry.loss for entry in tested} == {
+        *("exact", "leaky_expected_error", "mixed_expected_error", "focal")
+    }
+    expected = adjust([entry.test.p_value for entry in tested])
+    assert [entry.adjusted_p for entry in tested] == pytest.approx(expected.tolist())
+
+
+def test_verdicts_follow_the_test():
+    entries = {e.loss: e for e in leaderboard(sample(rows=1500)).boards[0].entries}
+    assert entries["exact"].verdict == "better"
+    assert entries["focal"].verdict == "worse"
+    assert entries["cross_entropy"].verdict == "reference"
+    assert entries["logistic_regression"].verdict == "outside"
+    same = leaderboard(sample(effect=0.0))
+    assert {e.verdict for e in same.boards[0].entries} == {"even", "reference", "outside"}
+    assert same.verdict == "keep"
+    assert same.answer.choice == "cross entropy"
+
+
+def test_a_failed_run_is_a_failure_with_its_reason():
+    board = leaderboard(sample(fail=[("exact", "2a"), ("focal", "*")]))
+    one = board.boards[0]
+    exact, focal = one.entry("exact"), one.entry("focal")
+    assert focal.accuracy is None
+    assert focal.difference is None
+    assert len(focal.failures) == 10
+    assert len(exact.folds) == 9
+    assert exact.test is None
+    assert exact.verdict == "unfinished"
+    assert one.entries[-1].loss == "focal"
+    assert one.entries[-2].loss == "exact", "nine good folds do not outrank ten"
+    assert {f.reason for f in board.failures} == {
+        "diverged at step 120: its gradient is not finite"
+    }
+    assert "EXACT" not in board.answer.sentence
+    assert any("EXACT" in note and "9 of 10" in note for note in board.notes)
+
+
+def test_a_failed_seed_leaves_its_fold_to_the_others():
+    record = sample(seeds=2)
+    rows = tuple(
+        replace(r, metrics={}, predictions=None, failure="out of memory")
+        if (r.kind, r.loss, r.fold, r.seed) == ("final", "exact", "1a", 1)
+        else r
+        for r in record.rows
+    )
+    entry = leaderboard(replace(record, rows=rows)).boards[0].entry("exact")
+    (left,) = [
+        row.metrics["accuracy"]
+        for row in rows
+        if (row.kind, row.loss, row.fold, row.seed) == ("final", "exact", "1a", 0)
+    ]
+    assert entry.folds["1a"] == left
+    assert entry.test is not None
+    assert [f.reason for f in entry.failures] == ["out of memory"]
+
+
+def test_a_score_beside_a_failure_is_not_believed():
+    record = sample(folds="3")
+    rows = tuple(
+        replace(row, failure="diverged") if row.loss == "exact" and row.kind == "final" else row
+        for row in record.rows
+    )
+    assert leaderboard(replace(record, rows=rows)).boards[0].entry("exact").accuracy is None
+
+
+@pytest.mark.parametrize(
+    ("share", "verdict"), [(0.0, "unfinished"), (0.3, "unfinished"), (0.7, "better")]
+)
+def test_a_running_study_has_a_board(share, verdict):
+    record = sample()
+    finals = [row for row in record.rows if row.kind != "trial"]
+    board = leaderboard(replace(record, rows=tuple(finals[: int(share * len(finals))])))
+    assert board.verdict == verdict
+    assert not board.boards[0].complete
+    assert len(board.boards[0].entries) >= 5, "losses that have not begun are listed too"
+
+
+def test_no_reference_no_answer():
+    board = leaderboard(sample(fail=[("cross_entropy", "*")]))
+    assert board.verdict == "unfinished"
+    assert "no answer yet" in board.answer.sentence
+    assert all(entry.test is None for entry in board.boards[0].entries)
+
+
+def test_several_tables_are_ranked():
+    record = sample(tables=tuple("abcdef"), trials=0)
+    board = leaderboard(record)
+    overall = board.overall
+    assert overall.tables == tuple("abcdef")
+    assert overall.accuracies.shape == (6, 5)
+    assert overall.entries[0].loss == "exact"
+    assert [e.mean_rank for e in overall.entries] == sorted(e.mean_rank for e in overall.entries)
+    exact = overall.entries[0]
+    assert exact.against.wins == 6
+    gaps = [b.entry("exact").accuracy - b.entry("cross_entropy").accuracy for b in board.boards]
+    assert exact.difference == pytest.approx(np.mean(gaps))
+    assert exact.interval[0] < exact.difference < exact.interval[1]
+    assert board.answer == overall.answer
+
+
+def test_a_loss_that_always_fails_does_not_take_the_tables_with_it():
+    overall = leaderboard(sample(tables=tuple("abcd"), trials=0, fail=[("focal", "*")]))
+    assert "focal" not in overall.overall.losses
+    assert len(overall.overall.tables) == 4
+    assert any("focal" in note for note in overall.notes)
+
+
+def test_noise_levels_have_boards_of_their_own():
+    board = leaderboard(sample(noises=(0.2, 0.0, 0.05), trials=0))
+    assert [one.noise for one in board.boards] == [0.0]
+    assert [one.noise for one in board.noisy] == [0.05, 0.2]
+    assert board.board("digits", 0.2).entry("exact").difference > 0.05
+    only = leaderboard(sample(noises=(0.2,), trials=0))
+    assert only.answer.sentence.startswith("With 20 % of training labels replaced at random: ")
+
+
+def test_time_counts_the_search():
+    record = sample(trials=4)
+    entry = leaderboard(record).boards[0].entry("exact")
+    assert entry.seconds == pytest.approx(sum(r.seconds for r in record.rows if r.loss == "exact"))
+
+
+def test_every_loss_has_a_name_for_people():
+    assert all("_" not in loss_name(loss) for loss in LOSS_NAMES)
+    assert len({loss_name(loss) for loss in LOSS_NAMES}) == len(LOSS_NAMES)
+    assert loss_name("exact") == "EXACT"
+
+
+@pytest.mark.parametrize(
+    ("folds", "kind", "count"),
+    [("5x2", "5x2", 10), ("10", "folds", 10), ("3x10", "folds", 0), ("holdout", "holdout", 1)],
+)
+def test_protocols(folds, kind, count):
+    protocol = read_protocol(folds)
+    assert protocol.kind == kind
+    assert len(protocol.folds) == count
+
+
+def test_labels_must_fit_their_table():
+    with pytest.raises(ValueError, match="one class number per row"):
+        TableFacts("t", 3, 2, ("a", "b"), np.zeros(2, np.int32))
+
+
+def test_no_tables_is_refused():
+    with pytest.raises(ValueError, match="at least one table"):
+        leaderboard(replace(sample(trials=0), tables={}, rows=()))
+
+
+def test_files_hold_the_same_numbers():
+    record = sample(tables=("a", "b"), noises=(0.0, 0.1), trials=0, fail=[("exact", "1a")])
+    board = leaderboard(record)
+    told = json.loads(leaderboard_json(record, board))
+    lines = list(csv.DictReader(io.StringIO(leaderboard_csv(board))))
+    assert len(lines) == 2 * 2 * 6
+    assert len(told["failures"]) == 4
+    for line in lines:
+        one = board.board(line["table"], float(line["noise"]))
+        entry = one.entry(line["loss"])
+        assert float(line["accuracy"]) == pytest.approx(entry.accuracy, abs=1e-5)
+        assert (line["p"] == "") == (entry.test is None)
+
+
+def drawn(board, width):
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    print_leaderboard(board, console)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_terminal_shows_answer_and_board(width):
+    board = leaderboard(sample(fail=[("focal", "*")]))
+    text = drawn(board, width)
+    flat = " ".join(text.split())
+    assert board.answer.sentence in flat
+    for entry in board.boards[0].entries:
+        if entry.accuracy is not None:
+            assert f"{entry.accuracy * 100:.1f}" in flat
+    assert "diverged at step 120" in flat
+    assert "calibr" in flat
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_the_terminal_shows_several_tables_and_noise():
+    assert "mean rank" in drawn(leaderboard(sample(tables=tuple("abc"), trials=0)), 120)
+    assert "20 % of training labels" in drawn(leaderboard(sample(noises=(0.0, 0.2))), 120)
+
+
+def test_names_cannot_draw_in_the_terminal():
+    record = hostile()
+    text = drawn(leaderboard(record), 100)
+    assert "\x1b" not in text
+    assert "\x00" not in text
+    marked = replace(record, tables={"[red]x[/red]": next(iter(record.tables.values()))}, rows=())
+    assert "[red]x[/red]" in drawn(leaderboard(marked), 100)

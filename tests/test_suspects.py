@@ -1,0 +1,100 @@
+"""Rows with wrong labels come first, and only models that did not see a row may judge it."""
+
+import csv
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("scipy")
+pytest.importorskip("scikit_posthocs")
+
+from study_samples import sample
+
+from expacc.study.report_files import suspects_csv
+from expacc.study.rows import Predictions, Row
+from expacc.study.suspects import rank_rows, suspects
+
+
+def model(rows, predicted, given, loss="exact", failure=None):
+    said = Predictions(
+        np.array(rows, np.int32),
+        np.array(predicted, np.int32),
+        np.full(len(rows), 0.9, np.float32),
+        np.array(given, np.float32),
+    )
+    return Row("k", "i", "final", "t", loss, "1", predictions=said, failure=failure)
+
+
+LABELS = np.array([0, 1, 2, 0], np.int32)
+
+
+def test_by_hand():
+    rows = [
+        model([0, 1, 2], [0, 2, 2], [0.9, 0.1, 0.6]),
+        model([0, 1, 2], [1, 2, 0], [0.3, 0.3, 0.2]),
+    ]
+    found = rank_rows(rows, LABELS, 3)
+    assert found.rows.tolist() == [1, 2, 0]  # row 3 was tested by nobody
+    assert found.score.tolist() == pytest.approx([0.8, 0.6, 0.4])
+    assert found.given.tolist() == [1, 2, 0]
+    assert found.suggested.tolist() == [2, 0, 1]  # among equals another than the given one
+    assert found.against.tolist() == [2, 1, 1]
+    assert found.judged.tolist() == [2, 2, 2]
+    assert found.disbelieved.tolist() == [True, False, False]
+
+
+def test_equal_belief_is_ordered_by_disagreement():
+    rows = [model([0, 1], [0, 2], [0.5, 0.5])]
+    assert rank_rows(rows, LABELS, 3).rows.tolist() == [1, 0]
+
+
+def test_failed_runs_have_no_say():
+    rows = [model([0], [0], [0.9]), model([0], [2], [0.0], failure="diverged")]
+    assert rank_rows(rows, LABELS, 3).against.tolist() == [0]
+
+
+def test_nothing_tested_gives_an_empty_list():
+    assert len(rank_rows([], LABELS, 3).rows) == 0
+
+
+def test_wrong_labels_stand_first():
+    record = sample(rows=1000, wrong_share=0.05, seed=3)
+    random = np.random.default_rng(3)
+    random.integers(0, 10, 1000)
+    random.gamma(1.3, 0.8, 1000)
+    wrong = random.random(1000) < 0.05  # as the sample drew them
+    found = suspects(record, "digits")
+    assert len(found.rows) == 1000
+    assert wrong[found.rows[:100]].sum() >= 0.9 * wrong.sum()
+
+
+def test_only_accuracy_trained_models_on_unaltered_labels_are_asked():
+    record = sample(noises=(0.0, 0.2), trials=0)
+    found = suspects(record, "digits")
+    assert set(found.losses) == {"exact", "leaky_expected_error", "mixed_expected_error"}
+    assert set(found.judged.tolist()) == {15}  # three losses, five repetitions, one level
+    others = sample(losses=("cross_entropy", "focal"), trials=0)
+    assert set(suspects(others, "digits").losses) == {"cross_entropy", "focal"}
+
+
+def test_the_file_lists_every_doubted_row():
+    record = sample(wrong_share=0.05, trials=0, class_names=[*"abcdefghi", "=cmd()"])
+    found = suspects(record, "digits")
+    lines = list(csv.DictReader(io.StringIO(suspects_csv(record, [found]))))
+    assert len(lines) == int((found.against > 0).sum())
+    assert [int(line["row"]) for line in lines] == found.rows[found.against > 0].tolist()
+    assert all((line["disbelieved_by_all"] == "yes") == (line["models_against"] == line["models"])
+               for line in lines)  # fmt: skip
+    labels = {line["given"] for line in lines} | {line["suggested"] for line in lines}
+    assert "'=cmd()" in labels, "a spreadsheet would run it"
+    assert "=cmd()" not in labels
+
+
+def test_the_order_does_not_depend_on_the_order_of_rows():
+    record = sample(trials=0)
+    turned = replace(record, rows=record.rows[::-1])
+    one, two = suspects(record, "digits"), suspects(turned, "digits")
+    assert one.rows.tolist() == two.rows.tolist()
