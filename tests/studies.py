@@ -5,6 +5,7 @@ start in a moment, so outside pytest the modules of expacc are taken without the
 import brings torch.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -113,6 +114,12 @@ def threads(item, shared):
 
     metrics = {"accuracy": float(torch.get_num_threads())}
     return [make_row(item, 0, metrics=metrics, numbers={"omp": os.environ.get("OMP_NUM_THREADS")})]
+
+
+def children(parent):
+    with contextlib.suppress(OSError):
+        return [int(n) for n in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()]
+    return []
 
 
 def content(rows):

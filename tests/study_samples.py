@@ -150,7 +150,8 @@ def sample(
     fail=(),
     wrong_share=0.0,
     class_names=None,
-    target="label",
+    targets=("label",),
+    reason="diverged at step {step}: its gradient is not finite",
     notes=(),
     command=None,
     seed=0,
@@ -166,7 +167,14 @@ def sample(
         wrong = random.random(rows) < wrong_share
         labels[:classes] = np.arange(classes)[:rows]
         facts[table] = TableFacts(
-            table, rows, 64, names, labels, tuple(notes), f"{place:064x}", target
+            table,
+            rows,
+            64,
+            names,
+            labels,
+            tuple(notes),
+            f"{place:064x}",
+            targets[place % len(targets)],
         )
         dealt = fold_rows(folds, rows, random)
         wobble = effect * random.normal(1, 0.35)
@@ -190,8 +198,8 @@ def sample(
                         head = (f"{item}/s{repeat}", item, kind, table, loss, fold, noise, repeat)
                         numbers = best[1] if best else {}
                         if (loss, fold) in fail or (loss, "*") in fail:
-                            reason = f"diverged at step {120 + repeat}: its gradient is not finite"
-                            found.append(Row(*head, numbers, seconds=0.1, failure=reason))
+                            why = reason.replace("{step}", str(120 + repeat))
+                            found.append(Row(*head, numbers, seconds=0.1, failure=why))
                             continue
                         told = said(loss, test, labels, hard, wrong, noise, wobble, random, classes)
                         metrics = measured(told, labels, classes)
@@ -220,18 +228,21 @@ def sample(
 
 
 def hostile(trials=0):
-    """Every payload as a table, a class, a column, a note, a reason, a setting or the command."""
+    """Every payload as a table, a column, a class, a note, a setting and in the command."""
+    own = (PAYLOADS[0], PAYLOADS[29])  # losses of the user's own
     return sample(
-        tables=PAYLOADS[:3],
+        tables=PAYLOADS,
+        targets=PAYLOADS,
         classes=len(PAYLOADS),
         class_names=PAYLOADS,
-        rows=200,
+        rows=2 * len(PAYLOADS),
         folds="3",
         trials=trials,
-        losses=("cross_entropy", "exact", PAYLOADS[0], PAYLOADS[29]),
-        target=PAYLOADS[6],
-        notes=PAYLOADS,
+        losses=("cross_entropy", "exact", *own),
+        fail=[(own[1], "1")],
+        reason=PAYLOADS[3],
+        notes=PAYLOADS[:2],
         command=" ".join(PAYLOADS),
-        settings={"model": PAYLOADS[1], "run": PAYLOADS[4], **{p: p for p in PAYLOADS}},
+        settings={"model": PAYLOADS[1], "run": list(PAYLOADS), **{p: p for p in PAYLOADS}},
         wrong_share=0.1,
     )

@@ -9,7 +9,7 @@ import mpmath as mp
 import pytest
 import torch
 import torch.multiprocessing as multiprocessing
-from torch import distributed as dist
+from standardizing_rank import logits_and_target, standardize_rank
 
 import expacc
 from expacc import log_orthant_prob, orthant_prob, win_probabilities
@@ -465,27 +465,33 @@ def test_expected_cost():
         )
 
 
+def test_a_masked_class_leaves_the_standardised_gradient_alone():
+    logits, target = seeded(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    logits[2, 3] = logits[4, 0] = -torch.inf
+    leaf = logits.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(exact_error(leaf, target, sigma=0.7), leaf)
+    for row, column in itertools.product(range(6), range(4)):
+        if logits[row, column] == -torch.inf:
+            assert gradient[row, column] == 0
+            continue
+        up, down = logits.clone(), logits.clone()
+        up[row, column] += 1e-6
+        down[row, column] -= 1e-6
+        slope = (exact_error(up, target, sigma=0.7) - exact_error(down, target, sigma=0.7)) / 2e-6
+        assert slope.item() == pytest.approx(gradient[row, column].item(), abs=1e-8)
+
+
 # -------------------------------------------------------------------------------- across ranks
-
-
-def _rank(rank: int, folder: str) -> None:
-    # A file to meet at: no port to race for, no server thread to outlive the process.
-    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2)
-    logits, target = seeded(10, 4, scale=3), torch.arange(10) % 4
-    part = slice(0, 4) if rank == 0 else slice(4, 10)  # unequal shares
-    leaf = logits[part].clone().requires_grad_()
-    rows = exact_error(leaf, target[part], standardize="sync", reduction="sum")
-    rows.backward()
-    torch.save({"loss": rows.detach(), "grad": leaf.grad}, f"{folder}/{rank}.pt")
-    dist.barrier()  # neither closes its connections while the other still talks
-    dist.destroy_process_group()
 
 
 def test_synchronised_standardisation(tmp_path):
     """Two ranks with a part each find what one finds with all."""
-    multiprocessing.start_processes(_rank, args=(str(tmp_path),), nprocs=2, start_method="spawn")
+    multiprocessing.start_processes(
+        standardize_rank, args=(str(tmp_path),), nprocs=2, start_method="spawn"
+    )
     ranks = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
-    logits, target = seeded(10, 4, scale=3).requires_grad_(), torch.arange(10) % 4
+    logits, target = logits_and_target()
+    logits.requires_grad_()
     whole = exact_error(logits, target, reduction="sum")
     torch.testing.assert_close(ranks[0]["loss"] + ranks[1]["loss"], whole.detach())
     (grad,) = torch.autograd.grad(whole, logits)
@@ -510,7 +516,7 @@ BAD = [
     (lambda: exact_error(Z, Y, topk=0), ValueError, "topk", "got 0"),
     (lambda: exact_error(Z, Y, topk=1.5), TypeError, "topk", "1.5"),
     (lambda: exact_error(Z, Y, log=2), ValueError, "log", "got 2"),
-    (lambda: exact_error(Z, Y, impl="triton"), ValueError, "impl", "'triton'"),
+    (lambda: exact_error(Z, Y, impl="cuda"), ValueError, "impl", "'cuda'"),
     (lambda: exact_error(Z, Y + 1), ValueError, "target", "at row 2"),
     (lambda: expacc.ExactLoss(sigma=-1.0), ValueError, "sigma", "-1.0"),
     (lambda: orthant_prob([0.0]), TypeError, "margins", "list"),
@@ -523,6 +529,12 @@ BAD = [
     (lambda: expected_cost(Z, Y, [[0]]), TypeError, "cost", "list"),
     (lambda: expected_cost(Z, Y, torch.ones(3, 3).long()), TypeError, "cost", "int64"),
 ]
+
+
+def test_kernels_on_a_cpu_get_the_reason():
+    with pytest.raises(ValueError, match="needs a CUDA tensor; logits are on cpu"):
+        exact_error(Z, Y, impl="triton")
+
 
 
 @pytest.mark.parametrize(("call", "kind", "name", "piece"), BAD)

@@ -38,7 +38,9 @@ def test_by_hand():
     ]
     found = rank_rows(rows, LABELS, 3)
     assert found.rows.tolist() == [1, 2, 0]  # row 3 was tested by nobody
-    assert found.score.tolist() == pytest.approx([0.8, 0.6, 0.4])
+    assert found.belief.tolist() == pytest.approx([0.2, 0.4, 0.6])
+    # Belief in the strongest rival, over two models: 0.9, 0.45 (class 0), 0.45 (class 1).
+    assert found.score.tolist() == pytest.approx([0.85, 0.525, 0.425])
     assert found.given.tolist() == [1, 2, 0]
     assert found.suggested.tolist() == [2, 0, 1]  # among equals another than the given one
     assert found.against.tolist() == [2, 1, 1]
@@ -46,9 +48,18 @@ def test_by_hand():
     assert found.disbelieved.tolist() == [True, False, False]
 
 
-def test_equal_belief_is_ordered_by_disagreement():
-    rows = [model([0, 1], [0, 2], [0.5, 0.5])]
-    assert rank_rows(rows, LABELS, 3).rows.tolist() == [1, 0]
+def test_one_strong_rival_is_worse_than_two_weak_ones():
+    torn = [model([0], [1], [0.1]), model([0], [2], [0.1])]
+    agreed = [model([3], [2], [0.1]), model([3], [2], [0.1])]
+    assert rank_rows([*torn, *agreed], LABELS, 3).rows.tolist() == [3, 0]
+
+
+def test_equal_scores_are_ordered_by_disagreement():
+    # Row 0 is believed once and doubted once, row 3 doubted twice by rivals that differ.
+    rows = [model([0, 3], [0, 1], [0.2, 0.2]), model([0, 3], [1, 2], [0.2, 0.2])]
+    found = rank_rows(rows, LABELS, 3)
+    assert found.score[0] == found.score[1]
+    assert found.rows.tolist() == [3, 0]
 
 
 def test_failed_runs_have_no_say():

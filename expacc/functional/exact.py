@@ -80,8 +80,8 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
-        impl: 'auto', 'reference' (plain torch) or 'triton' (one fused kernel, which needs a CUDA
-            tensor and integer labels); 'auto' takes the kernel where it can.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (one fused kernel, still on trial, which
+            needs a CUDA tensor and integer labels); today 'auto' is 'reference'.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
@@ -116,7 +116,15 @@ def exact_error(
         if (
             plain
             and _is_noise_of_rows(sigma, logits)
-            and takes_kernels(logits, target, weight, ignore_index, reduction, label_smoothing)
+            and takes_kernels(
+                logits,
+                target,
+                weight,
+                ignore_index,
+                reduction,
+                label_smoothing,
+                asked=impl == "triton",
+            )
         ):
             shared = (logits, target, weight, ignore_index, reduction)
             return fused_exact(*shared, sigma, margin, standardize is True, log)

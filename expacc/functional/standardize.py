@@ -29,12 +29,14 @@ def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Te
     # In float64: sums over a batch, two numbers.
     count = _across_ranks(counts.sum().to(torch.float64), sync)
     mean = _across_ranks(inside.sum(dtype=torch.float64), sync) / count.clamp(min=1)
-    centred = scores - mean.to(scores.dtype)
-    square = torch.where(counts, centred, 0).square().sum(dtype=torch.float64)
+    # Masked and ignored logits stay out of the sums and of the gradient: 0 · inf would be NaN.
+    centred = torch.where(counts, scores - mean.to(scores.dtype), 0)
+    square = centred.square().sum(dtype=torch.float64)
     variance = _across_ranks(square, sync) / (count - 1).clamp(min=1)
     # A root has no slope at 0: constant logits are divided by 1, with no gradient through it.
     deviation = torch.where(variance > 0, variance, 1).sqrt()
-    return centred / deviation.to(scores.dtype)
+    others = torch.where(scores > -torch.inf, 0, scores)  # ignored rows; masked logits stay -inf
+    return torch.where(counts, centred / deviation.to(scores.dtype), others)
 
 
 class _SumOverRanks(torch.autograd.Function):

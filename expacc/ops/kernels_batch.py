@@ -30,20 +30,24 @@ _MOMENT_PROGRAMS = 256
 _NUMBERS = 8  # of the batch, before the programs' sums
 
 
-def _shape(classes: int, rows: int) -> tuple[int, int, int]:
-    """(rows, groups of eight, warps) of one program of the integral."""
+def _shape(classes: int, rows: int) -> tuple[int, int, dict[str, int]]:
+    """(rows, groups of eight, launch options) of one program of the integral.
+
+    Eight columns a thread, and fewer registers than the compiler would take: more warps then hide
+    each other's waiting.
+    """
     groups = max(1, triton.next_power_of_2(classes) // 8)
-    # Eight columns a thread: 128 registers, and four warps to hide each other's waiting.
     height = min(max(1, 32 // groups), triton.next_power_of_2(rows))
     warps = max(1, min(16, height * groups // 32))
-    return height, groups, warps
+    registers = 80 if height == 1 and warps <= 8 else 128
+    return height, groups, {"num_warps": warps, "maxnreg": registers}
 
 
 def orthant_forward(margins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log of the smaller of P and 1-P (N,), is that 1-P (N,), ∂P/∂m divided by it (N, R)."""
     count, rivals = margins.shape
     margins = margins if margins.stride(1) == 1 else margins.contiguous()
-    rows, groups, warps = _shape(rivals, count)
+    rows, groups, options = _shape(rivals, count)
     device = margins.device
     small = torch.empty(count, dtype=torch.float64, device=device)
     ahead = torch.empty(count, dtype=torch.bool, device=device)
@@ -62,8 +66,7 @@ def orthant_forward(margins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         rivals,
         margins.stride(0),
         *constants,
-        num_warps=warps,
-        maxnreg=128,
+        **options,
     )
     return small, ahead, gradient
 
@@ -122,7 +125,7 @@ def exact_forward(batch: Batch, gradient: bool) -> tuple[Tensor, Saved]:
     count, classes = logits.shape
     device, key = logits.device, batch.key
     long = classes > _MOST_CLASSES
-    rows, groups, warps = (1, 64, 8) if long else _shape(classes, count)
+    rows, groups, options = (1, 32, {"num_warps": 4}) if long else _shape(classes, count)
     programs = -(-count // rows)
     summed = batch.reduction != "none"
     parts, height, block, chunk = 0, 1, 1, 1
@@ -195,8 +198,7 @@ def exact_forward(batch: Batch, gradient: bool) -> tuple[Tensor, Saved]:
         sigma,
         batch.margin,
         *constants,
-        num_warps=warps,
-        **({} if long else {"maxnreg": 128}),
+        **options,
     )
     if summed:
         mean = batch.reduction == "mean"

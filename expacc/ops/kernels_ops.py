@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels import has_triton
+from expacc.ops.kernels import BY_DEFAULT, has_triton
 from expacc.ops.orthant import integrate_orthant
 from expacc.ops.orthant_node import orthant
 
@@ -23,7 +23,8 @@ _MOST_RIVALS = 8192  # of a row that the integral holds on chip
 def takes_operation(logits: Tensor) -> bool:
     """Are these logits (N, C) for ``row_log_prob``, inside a graph that is being compiled?"""
     return (
-        logits.is_cuda
+        BY_DEFAULT
+        and logits.is_cuda
         and logits.ndim == 2
         and logits.dtype in _DTYPES
         and torch.compiler.is_compiling()
@@ -85,7 +86,7 @@ row_log_prob.register_autograd(_differentiate, setup_context=_save)
 def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rivals = margins.shape[-1]
     ours = margins.dtype == torch.float32 and nodes == 0 and 0 < rivals <= _MOST_RIVALS
-    if not (ours and margins.numel() > 0 and has_triton()):
+    if not (BY_DEFAULT and ours and margins.numel() > 0 and has_triton()):
         return integrate_orthant(margins, nodes)
     from expacc.ops.kernels_batch import orthant_forward
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from expacc.study.score_table import Floats, read_numbers
 

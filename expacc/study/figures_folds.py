@@ -114,7 +114,7 @@ def difference_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | Non
                 mec="none",
             )  # fmt: skip
         name_rows(axes, [entry.name for entry in entries], width)
-        axes.set_xlabel("difference to cross entropy (points)")
+        axes.set_xlabel(f"difference{' to cross entropy' * (width > 5)} (points)")
         axes.margins(x=0.04)
         axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
         tidy_axes(axes, grid="x")

@@ -39,7 +39,7 @@ def table_difference_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
                 mew=0,
             )  # fmt: skip
         name_rows(axes, [entry.name for entry in entries], width)
-        axes.set_xlabel("difference to cross entropy (points)")
+        axes.set_xlabel(f"difference{' to cross entropy' * (width > 5)} (points)")
         axes.margins(x=0.04)
         axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
         tidy_axes(axes, grid="x")

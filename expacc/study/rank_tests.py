@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats  # type: ignore[import-untyped]
+from scipy import stats
 
 from expacc.study.adjustment import adjust
 from expacc.study.score_table import NEGLIGIBLE, Floats, read_scores
@@ -182,7 +182,7 @@ def conover(scores: ArrayLike) -> PairwiseTest:
         raw[pairs] = np.where(differ, 2.0 ** (1 - tables), 1.0)
     elif not overall.note:
         # Here, because the import takes seconds: it brings pandas and seaborn.
-        from scikit_posthocs import (  # type: ignore[import-untyped]
+        from scikit_posthocs import (
             posthoc_conover_friedman,
         )
 

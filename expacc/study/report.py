@@ -291,7 +291,7 @@ def _suspect_table(record: StudyRecord, found: list[Suspects]) -> dict[str, Any]
         )
     )[:MOST_SUSPECTS]
     rows = []
-    for score, place, i in listed:
+    for _, place, i in listed:
         one, facts = kept[place], record.tables[kept[place].table]
         rows.append(
             {
@@ -299,7 +299,7 @@ def _suspect_table(record: StudyRecord, found: list[Suspects]) -> dict[str, Any]
                 "row": int(one.rows[i]),
                 "given": facts.classes[int(one.given[i])],
                 "suggested": facts.classes[int(one.suggested[i])],
-                "belief": f"{(1 + score) * 100:.1f}",
+                "belief": f"{float(one.belief[i]) * 100:.1f}",
                 "against": f"{int(one.against[i])} of {int(one.judged[i])}",
             }
         )

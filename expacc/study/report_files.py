@@ -57,7 +57,7 @@ def suspects_csv(record: StudyRecord, found: Sequence[Suspects]) -> str:
     """Every row whose given label at least one model doubts, most suspect first in its table."""
     head = [
         *("table", "rank", "row", "given", "suggested", "score"),
-        *("models_against", "models", "disbelieved_by_all"),
+        *("belief_in_given", "models_against", "models", "disbelieved_by_all"),
     ]
 
     def rows() -> Iterable[Sequence[Any]]:
@@ -71,6 +71,7 @@ def suspects_csv(record: StudyRecord, found: Sequence[Suspects]) -> str:
                     classes[int(one.given[place])],
                     classes[int(one.suggested[place])],
                     float(one.score[place]),
+                    float(one.belief[place]),
                     int(one.against[place]),
                     int(one.judged[place]),
                     "yes" if one.disbelieved[place] else "no",

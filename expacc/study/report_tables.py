@@ -218,8 +218,8 @@ def confusion_table(found: Confusion, winner: str, table: str) -> Values:
         "table": table,
         "classes": found.classes,
         "rows": rows,
-        "finding": f"{winner} is right more often on {len(found.gained)} rows and less often on "
-        f"{len(found.lost)}; net {'+' if net >= 0 else '−'}{_count(abs(net))} rows.",
+        "finding": f"On {len(found.gained)} rows {winner} is right more often, on "
+        f"{len(found.lost)} less often; net {'+' if net >= 0 else '−'}{_count(abs(net))} rows.",
         "changed": [
             part(f"Rows that {winner} gets right more often", found.gained),
             part("Rows that cross entropy gets right more often", found.lost),

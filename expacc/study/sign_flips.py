@@ -7,7 +7,7 @@ assumed about its shape, and ties and zeros need no correction.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal, stats  # type: ignore[import-untyped]
+from scipy import signal, stats
 
 
 def sign_flip_p(differences: NDArray[np.int64], *, middle: bool) -> float:

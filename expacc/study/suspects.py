@@ -26,7 +26,8 @@ class Suspects:
         table: its name.
         losses: whose models judged.
         rows: row numbers, from 0.
-        score: 1 - the mean probability of the given label.
+        belief: the mean probability of the given label.
+        score: in [0, 1], how far belief in one other label exceeds it; 1/2 where they are equal.
         given: class numbers.
         suggested: the class that was predicted most often.
         against: how many models predicted another class than the given one.
@@ -36,6 +37,7 @@ class Suspects:
     table: str
     losses: tuple[str, ...]
     rows: NDArray[np.int64]
+    belief: NDArray[np.float64]
     score: NDArray[np.float64]
     given: NDArray[np.int64]
     suggested: NDArray[np.int64]
@@ -53,6 +55,9 @@ def rank_rows(
 ) -> Suspects:
     """Rank the tested rows of one table by how little their given labels are believed.
 
+    A row that models find hard has many rivals to its label, a row with a wrong label has one: so
+    belief in the given label is held against that in the strongest rival, over all models.
+
     Args:
         rows: runs with predictions; all of them are asked.
         labels: the class number that the table gives each row.
@@ -60,29 +65,34 @@ def rank_rows(
         table: its name.
     """
     count = len(labels)
-    belief = np.zeros(count)
-    votes = np.zeros((count, classes), np.int32)
+    belief, votes = np.zeros(count), np.zeros((count, classes), np.int32)
+    claims = np.zeros((count, classes))  # confidence, to the credit of the predicted class
     for row in rows:
         said = row.predictions
         if said is not None and row.failure is None:
             # A row that stands twice in a test fold is judged twice: add, do not overwrite.
             np.add.at(belief, said.rows, said.given.astype(np.float64))
             np.add.at(votes, (said.rows, said.predicted), 1)
+            np.add.at(claims, (said.rows, said.predicted), said.confidence.astype(np.float64))
     judged = votes.sum(axis=1)
     tested = np.flatnonzero(judged)
     given = np.asarray(labels, np.int64)[tested]
-    judged, votes = judged[tested], votes[tested]
-    against = judged - votes[np.arange(len(tested)), given]
-    score = 1 - belief[tested] / judged
+    judged, votes, claims = judged[tested], votes[tested], claims[tested]
+    everyone = np.arange(len(tested))
+    against = judged - votes[everyone, given]
+    claims[everyone, given] = 0
+    believed, rival = belief[tested] / judged, claims.max(axis=1) / judged
+    score = (1 - believed + rival) / 2
     # Most often predicted; among equals another class than the given one.
     preference = votes * 2
-    preference[np.arange(len(tested)), given] -= 1
+    preference[everyone, given] -= 1
     suggested = preference.argmax(axis=1)
     order = np.lexsort((tested, -against / judged, -score))
     return Suspects(
         table,
         tuple(dict.fromkeys(row.loss for row in rows)),
         rows=tested[order],
+        belief=believed[order],
         score=score[order],
         given=given[order],
         suggested=suggested[order],

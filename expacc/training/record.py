@@ -24,8 +24,10 @@ def accuracy_and_loss(
     for part in torch.split(chosen, most):
         logits = network.evaluate(weights, rows.features[part])
         labels = rows.labels[part].expand(len(theta), 1, -1)
-        right += (logits.argmax(1) == labels[:, 0]).sum(1)
-        loss -= logits.log_softmax(1).gather(1, labels).sum((1, 2)).double()
+        own = logits.gather(1, labels)
+        # Right if no other class is level or above: much faster than argmax over a middle axis.
+        right += ((logits >= own).sum(1) == 1).sum(1)
+        loss += (torch.logsumexp(logits, 1) - own.squeeze(1)).sum(1).double()
     return right / len(chosen), loss / len(chosen)
 
 

@@ -1,0 +1,84 @@
+"""What the search may try: every loss the same number of trials, the shared numbers in common.
+
+Trial t has the same learning rate and weight decay for every loss, so that no loss is lucky; the
+numbers of its own come from the same low-discrepancy sequence. Trial 0 is a sensible default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.stats import qmc
+
+from expacc.data import derive_seed
+from expacc.schedules import focus_gradual, geometric
+
+__all__ = ["Trial", "trials_of"]
+
+# name → (low, high): searched on a logarithmic scale, from the default in the first trial.
+_OWN: dict[str, dict[str, tuple[float, float, float]]] = {
+    "exact": {"margin": (0.02, 5.0, 0.2), "last_sigma": (0.01, 0.3, 0.03)},
+    "leaky_expected_error": {"leak": (0.01, 1.0, 0.1)},
+    "hinge": {"margin": (0.1, 5.0, 1.0)},
+    "focal": {"gamma": (0.5, 4.0, 2.0)},
+    "generalized_cross_entropy": {"q": (0.1, 1.0, 0.7)},
+    "tamed_cross_entropy": {"taming": (0.2, 1.5, 0.8)},
+    "poly1_cross_entropy": {"epsilon": (0.3, 5.0, 1.0)},
+}
+_RATES = {"linear": (0.01, 0.5, 0.1), "mlp": (0.001, 0.03, 0.01)}
+_DECAYS = (1e-6, 3e-3, 1e-5)
+_FIRST_SIGMA = 10.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of a loss.
+
+    Args:
+        number: which, from 0.
+        found: the searched numbers, for the record.
+        numbers: of the loss, as ``Run`` takes them.
+    """
+
+    number: int
+    found: Mapping[str, float]
+    numbers: Mapping[str, Any]
+
+    @property
+    def learning_rate(self) -> float:
+        """Of Adam, at the start."""
+        return self.found["learning_rate"]
+
+    @property
+    def weight_decay(self) -> float:
+        """L2, on the weights."""
+        return self.found["weight_decay"]
+
+
+def _place(share: float, low: float, high: float) -> float:
+    return float(f"{low * (high / low) ** share:.4g}")
+
+
+def trials_of(loss: str, model: str, count: int, seed: int, name: str) -> list[Trial]:
+    """The trials of a loss; ``name`` (of table and fold) and ``seed`` decide the draws."""
+    own = _OWN.get(loss, {})
+    ranges = {"learning_rate": _RATES[model], "weight_decay": _DECAYS, **own}
+    # The first two coordinates are the shared numbers: alike for every loss.
+    sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
+    points = sequence.random(count)
+    trials = []
+    for number in range(count):
+        found = {}
+        for place, (title, (low, high, usual)) in enumerate(ranges.items()):
+            found[title] = usual if number == 0 else _place(points[number, place], low, high)
+        trials.append(Trial(number, found, _numbers(loss, found)))
+    return trials
+
+
+def _numbers(loss: str, found: Mapping[str, float]) -> dict[str, Any]:
+    own = {name: found[name] for name in found.keys() - {"learning_rate", "weight_decay"}}
+    if loss == "exact":
+        return {"sigma": geometric(_FIRST_SIGMA, own.pop("last_sigma")), **own}
+    if loss == "mixed_expected_error":
+        return {"focus": focus_gradual}
+    return own

@@ -1,0 +1,208 @@
+"""The Triton kernels on the CPU, through Triton's interpreter, against the plain losses.
+
+The interpreter is chosen by an environment variable when Triton is imported, so each test runs this
+file in a process of its own.
+"""
+
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import warnings
+from itertools import accumulate, product
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
+@pytest.mark.parametrize("check", ["mixtures", "exact", "long_rows", "table", "head"])
+def test_interpreted(check):
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__)), check]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def mend_interpreter():
+    """NumPy 2.4 no longer makes an int of an array of one number, as Triton 3.6 asks it to."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor, scope):
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+def close(found, expected, tolerance):
+    scale = expected.abs().max().clamp(min=1e-30)
+    error = ((found.double() - expected.double()).abs().max() / scale).item()
+    assert error <= tolerance, (error, found, expected)
+
+
+def batch(rows, classes, seed, spread=5.0):
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(rows, classes, generator=generator) * spread + 3
+    target = torch.randint(0, classes, (rows,), generator=generator)
+    target[1] = -100
+    weight = torch.rand(classes, generator=generator) + 0.5
+    return logits, target, weight, generator
+
+
+def mixtures():
+    import torch
+
+    from expacc.functional import mixed_expected_error
+    from expacc.ops import kernels_softmax
+
+    kernels_softmax._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
+    weights = ((0.0, 1.0), (0.1, 1.0), (1.0, 0.0))
+    shapes = ((3, 1), (70, 3), (5, 10), (4, 257))
+    combinations = list(product(shapes, weights, ("none", "mean", "sum"), (False, True)))
+    for shape, mixture, reduction, weighted in combinations[::7]:  # every value of each is met
+        logits, target, weight, generator = batch(*shape, seed=shape[1])
+        weight = weight if weighted else None
+        logits[1] = math.nan  # an ignored row
+        wide = torch.zeros(shape[0], 2 * shape[1])
+        wide[:, ::2] = logits
+        leaf = logits.clone().requires_grad_()
+        ce_weight, error_weight = mixture
+        keywords = {"weight": weight, "reduction": reduction}
+        expected = mixed_expected_error(
+            leaf, target, ce_weight=ce_weight, error_weight=error_weight, **keywords
+        )
+        upstream = torch.rand(expected.shape, generator=generator)
+        expected.backward(upstream)
+        for scores in (logits, wide[:, ::2]) if weighted else (logits,):
+            values, scratch = kernels_softmax.rows_forward(
+                scores, target, weight, -100, *mixture, reduction, torch.float32, True
+            )
+            grad = kernels_softmax.rows_backward(
+                scores, target, weight, upstream, scratch, -100, reduction == "mean"
+            )
+            close(values, expected, 3e-7)
+            close(grad, leaf.grad, 3e-7)
+    logits, target, _, _ = batch(4, 5, seed=0)
+    target[2] = 5
+    values, _ = kernels_softmax.rows_forward(
+        logits, target, None, -100, 0.1, 1.0, "none", torch.float32, True
+    )
+    assert values.isnan().tolist() == [False, False, True, False]
+
+
+def compare_exact(shapes):
+    import torch
+
+    from expacc.functional import exact_error
+    from expacc.ops.kernels_batch import Batch, exact_backward, exact_forward
+
+    settings = (
+        ("none", True, math.inf, False, 1.0, False),
+        ("mean", True, 0.8, False, 0.3, True),
+        ("sum", False, math.inf, True, "rows", True),
+    )
+    for shape, setting in product(shapes, settings):
+        reduction, standardize, margin, log, sigma, weighted = setting
+        logits, target, weight, generator = batch(*shape, seed=shape[1])
+        weight = weight if weighted else None
+        if not standardize:  # a masked class
+            logits[0, (target[0] + 1) % shape[1]] = -math.inf
+        noise = torch.rand(shape[0], generator=generator) + 0.5 if sigma == "rows" else sigma
+        leaf = logits.clone().requires_grad_()
+        expected = exact_error(
+            leaf,
+            target,
+            weight=weight,
+            reduction=reduction,
+            standardize=standardize,
+            margin=None if margin == math.inf else margin,
+            log=log,
+            sigma=noise[:, None] if sigma == "rows" else noise,
+        )
+        upstream = torch.rand(expected.shape, generator=generator)
+        expected.backward(upstream)
+        rest = (weight, -100, reduction, noise, margin, standardize, log, torch.float32)
+        whole = Batch(logits, target, *rest)
+        values, saved = exact_forward(whole, True)
+        close(values, expected, 2e-6)
+        close(exact_backward(whole, saved, upstream), leaf.grad, 1e-5)
+
+
+def exact():
+    compare_exact(((4, 10),))
+
+
+def long_rows():
+    from expacc.ops import kernels_batch
+
+    kernels_batch._MOST_CLASSES, kernels_batch._LONG_GROUPS = 8, 4
+    compare_exact(((3, 20),))
+
+
+def table():
+    import torch
+
+    from expacc.ops.kernels_batch import orthant_forward
+
+    cases = json.loads((TESTS / "tables" / "orthant.json").read_text())["cases"]
+    cases = [case for case in cases if sum(n for _, n in case["runs"]) <= 99][::26]
+    for case in cases:
+        runs = case["runs"]
+        margins = torch.cat([torch.full((n,), float(v)) for v, n in runs])[None]
+        first = [0, *accumulate(n for _, n in runs)]
+        small, ahead, gradient = orthant_forward(margins)
+        true_p, true_q = float(case["log_p"]), float(case["log_q"])
+        true, found = (true_q if ahead.item() else true_p), small.item()
+        assert abs(found - true) <= 2e-6 * max(1, abs(true)), (case["name"], found, true)
+        shift = true_p - true_q if ahead.item() else 0.0
+        scores = {int(run): math.exp(float(s) + shift) for run, s in case["score"].items()}
+        for run, score in scores.items():
+            error = abs(gradient[0, first[run]].item() - score)
+            assert error <= 1e-4 * max(scores.values()), (case["name"], error)
+
+
+def head():
+    import torch
+
+    from expacc.functional import mixed_expected_error
+    from expacc.ops.fused_head import HeadSettings, fused_head
+
+    generator = torch.Generator().manual_seed(0)
+    features, weight = (torch.randn(n, 6, generator=generator) for n in (20, 11))
+    bias = torch.randn(11, generator=generator)
+    target = torch.randint(0, 11, (20,), generator=generator)
+    target[3] = -100
+    mass = torch.rand(11, generator=generator) + 0.5
+    leaves = [part.requires_grad_() for part in (features, weight, bias)]
+    for reduction in ("none", "mean", "sum"):
+        settings = HeadSettings((0.2, 1.0), mass, -100, reduction, torch.float32, 8)
+        found = fused_head(features, weight, bias, target, settings)
+        logits = torch.nn.functional.linear(features, weight, bias)
+        expected = mixed_expected_error(
+            logits, target, weight=mass, reduction=reduction, ce_weight=0.2, error_weight=1.0
+        )
+        close(found, expected, 1e-6)
+        upstream = torch.rand(expected.shape, generator=generator)
+        ours = torch.autograd.grad(found, leaves, upstream, retain_graph=True)
+        again = torch.autograd.grad(found, leaves, upstream)
+        theirs = torch.autograd.grad(expected, leaves, upstream)
+        for one, two, three in zip(ours, again, theirs, strict=True):
+            close(one, three, 1e-5)
+            close(two, three, 1e-5)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # NumPy's, about 0/0 and log 0 that are then masked
+    mend_interpreter()
+    {"mixtures": mixtures, "exact": exact, "long_rows": long_rows, "table": table, "head": head}[
+        sys.argv[1]
+    ]()
