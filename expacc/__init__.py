@@ -7,25 +7,29 @@ Drop a loss in where ``F.cross_entropy`` stood::
     loss = mixed_expected_error(logits, target)
 """
 
-from expacc import baselines, functional, schedules
-from expacc.centers import MaxMahalanobisCenterLoss
-from expacc.losses import (
-    ComplementEntropyLoss,
-    ExactLoss,
-    ExpectedErrorLoss,
-    FocalLoss,
-    GeneralizedCrossEntropyLoss,
-    HingeLoss,
-    LeakyExpectedErrorLoss,
-    MaximumProbabilityCrossEntropyLoss,
-    MeanAbsoluteErrorLoss,
-    MixedExpectedErrorLoss,
-    Poly1CrossEntropyLoss,
-    TamedCrossEntropyLoss,
-)
-from expacc.optim import ASAM, GradientNormalizer
-from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
-from expacc.scheduled import ScheduledLoss
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from expacc import baselines, functional, schedules
+    from expacc.centers import MaxMahalanobisCenterLoss
+    from expacc.losses import (
+        ComplementEntropyLoss,
+        ExactLoss,
+        ExpectedErrorLoss,
+        FocalLoss,
+        GeneralizedCrossEntropyLoss,
+        HingeLoss,
+        LeakyExpectedErrorLoss,
+        MaximumProbabilityCrossEntropyLoss,
+        MeanAbsoluteErrorLoss,
+        MixedExpectedErrorLoss,
+        Poly1CrossEntropyLoss,
+        TamedCrossEntropyLoss,
+    )
+    from expacc.optim import ASAM, GradientNormalizer
+    from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
+    from expacc.scheduled import ScheduledLoss
 
 __version__ = "0.1.0"
 
@@ -54,3 +58,29 @@ __all__ = [
     "schedules",
     "win_probabilities",
 ]
+
+# Every name is fetched when it is first asked for: torch takes seconds to import, and the command
+# line must show its help at once.
+_HOMES = {
+    "ASAM": "optim",
+    "GradientNormalizer": "optim",
+    "MaxMahalanobisCenterLoss": "centers",
+    "ScheduledLoss": "scheduled",
+    "log_orthant_prob": "probabilities",
+    "orthant_prob": "probabilities",
+    "win_probabilities": "probabilities",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'expacc' has no attribute {name!r}")
+    if name in ("baselines", "functional", "schedules"):
+        return import_module(f"expacc.{name}")
+    found = getattr(import_module(f"expacc.{_HOMES.get(name, 'losses')}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
