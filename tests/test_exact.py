@@ -536,7 +536,6 @@ def test_kernels_on_a_cpu_get_the_reason():
         exact_error(Z, Y, impl="triton")
 
 
-
 @pytest.mark.parametrize(("call", "kind", "name", "piece"), BAD)
 def test_bad_input_gets_a_sentence(call, kind, name, piece):
     with pytest.raises(kind) as caught:

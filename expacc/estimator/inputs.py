@@ -6,6 +6,7 @@ by construction, not to within rounding.
 """
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +72,10 @@ def read_training(
             "y is None."
         )
     checked, labels = _validated(estimator, features, labels, reset=True)
-    check_classification_targets(labels)
+    with warnings.catch_warnings():
+        # Many classes for few rows: refused below if it cannot be, else nobody's business.
+        warnings.simplefilter("ignore", UserWarning)
+        check_classification_targets(labels)
     weight = _check_sample_weight(
         sample_weight, checked, dtype=np.float64, ensure_non_negative=True
     )

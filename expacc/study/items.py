@@ -171,12 +171,12 @@ def _shape(rows: object) -> str:
 def one_thread() -> Iterator[None]:
     """One thread for torch and BLAS in this block: one item per core, and sums in one order."""
     torch, pools = sys.modules.get("torch"), None
+    before = torch.get_num_threads() if torch is not None else 1  # the pools may be torch's own
     limited = all(os.environ.get(name) == count for name, count in THREADS.items())
     if "sklearn" in sys.modules and not limited:  # its solvers' pools are unknown to torch
         import threadpoolctl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
         pools = threadpoolctl.threadpool_limits(1)
-    before = torch.get_num_threads() if torch is not None else 1
     try:
         if torch is not None:
             torch.set_num_threads(1)

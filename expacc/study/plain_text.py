@@ -61,7 +61,7 @@ def duration(seconds: float) -> str:
     """Write a time in the unit that suits it.
 
     >>> duration(0.25), duration(42.1), duration(312), duration(7300)
-    ('0.2 s', '42 s', '5 min 12 s', '2 h 2 min')
+    ('0.2 s', '42 s', '5 min 12 s', '2 h 1 min')
     """
     if seconds < 10:
         return f"{seconds:.1f} s"

@@ -1,0 +1,1 @@
+"""What each command of the command line does; heavy libraries are imported when it runs."""

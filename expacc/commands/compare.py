@@ -1,0 +1,231 @@
+"""The contest of losses: read, plan, run, answer, report."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expacc.commands.reading import flags_of
+from expacc.commands.screen import Screen, shell, shown_path
+from expacc.commands.tables import describe, read_all
+
+if TYPE_CHECKING:
+    from expacc.data import Table
+    from expacc.study.compare import Settings, Study
+    from expacc.study.record import StudyRecord
+
+__all__ = ["Interrupted", "Where", "compare", "read_losses", "read_shares"]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, with a line on what to do next."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """How the work is done, which does not change its results.
+
+    Args:
+        out: folder of the study; None for expacc-NAME.
+        engine: 'local' or 'ray'.
+        workers: None for all cores.
+        address: of a Ray cluster.
+        device: 'cpu'; a fold of a table is too little work for a GPU.
+        fresh: delete the rows that are there.
+        dry_run: only say what would run.
+        command: as it was typed.
+    """
+
+    out: Path | None = None
+    engine: str = "local"
+    workers: int | None = None
+    address: str | None = None
+    device: str = "cpu"
+    fresh: bool = False
+    dry_run: bool = False
+    command: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.device != "cpu":
+            raise ValueError(
+                f"--device must be cpu, on which studies train; got {self.device!r}. "
+                "More cores: --engine ray."
+            )
+
+
+def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
+    """Names between commas; 'all' is every loss that can stand alone."""
+    from expacc.study.compare import DEFAULT_LOSSES, NEVER_ALONE
+    from expacc.training import LOSS_NAMES
+
+    names = [name.strip() for part in text or () for name in part.split(",") if name.strip()]
+    if not names:
+        return DEFAULT_LOSSES
+    if "all" in names:
+        return tuple(name for name in LOSS_NAMES if name != NEVER_ALONE)
+    return tuple(name.replace("-", "_") for name in names)
+
+
+def read_shares(text: str) -> tuple[float, ...]:
+    """Shares between commas."""
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--label-noise must be shares between commas, such as 0,0.05,0.2; got {text!r}."
+        ) from None
+    return tuple(dict.fromkeys(shares))
+
+
+def compare(
+    data: Sequence[str],
+    settings: "Settings",
+    where: Where,
+    *,
+    reading: Mapping[str, Any],
+    screen: Screen,
+) -> None:
+    """Run the study, or what is left of it, and print its answer."""
+    from expacc.study.compare import plan_study, run_study
+
+    tables = read_all(data, reading, screen)
+    describe(tables, screen)
+    study = plan_study(tables, settings)
+    for note in study.notes:
+        screen.remark(note, "dim")
+    out = where.out or _default_folder(data, tables)
+    if where.dry_run:
+        _forecast(study, out, screen)
+        return
+    screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
+    try:
+        record, outcome = run_study(
+            study,
+            out,
+            command=shlex.join(where.command),
+            engine=where.engine,  # type: ignore[arg-type] # checked there
+            workers=where.workers,
+            address=where.address,
+            progress=screen.progress,
+            resume=not where.fresh,
+        )
+        if outcome.skipped:
+            screen.remark(f"{outcome.skipped} of {len(study.items)} parts were there already.")
+        answer(record, out, screen, next_step=_fit_line(data, tables, reading))
+    except KeyboardInterrupt:
+        again = [word for word in where.command if word != "--fresh"]
+        raise Interrupted(
+            f"Stopped; what was finished is saved in {shown_path(out)}. "
+            f"To go on: {shlex.join(again) or 'run the same command again'}"
+        ) from None
+
+
+def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
+    if len(data) > 1:
+        return Path("expacc-study")
+    name = tables[0].name if len(tables) == 1 else Path(data[0]).absolute().name
+    return Path(f"expacc-{name}")
+
+
+def _planned(study: "Study") -> str:
+    asked = study.settings
+    tables = f"{len(study.tables)} table{'s' if len(study.tables) > 1 else ''}"
+    noise = f", label noise {', '.join(f'{s:g}' for s in asked.label_noise)}"
+    return (
+        f"{study.runs:,} runs: {len(asked.losses)} losses, {asked.model} model, {tables}, folds "
+        f"{asked.folds}, {asked.trials} trials each{noise if any(asked.label_noise) else ''}"
+    )
+
+
+def _forecast(study: "Study", out: Path, screen: Screen) -> None:
+    """What would run, and how long it would take."""
+    from expacc.study.engine import cores
+    from expacc.study.forecast import expected_seconds, items_done
+    from expacc.study.loss_names import loss_name
+    from expacc.study.plain_text import duration
+
+    done = items_done(study, out)
+    left = [item for item in study.items if item.key not in done]
+    seconds = expected_seconds(study, left, workers=cores())
+    screen.say(_planned(study))
+    screen.say(f"losses: {', '.join(map(loss_name, study.settings.losses))}")
+    for facts in study.tables.values():
+        classes = len(facts.classes)
+        screen.say(
+            f"{facts.name}: {facts.rows:,} rows, {facts.features} features, {classes} classes"
+        )
+    if done:
+        screen.say(f"{len(done)} of {len(study.items)} parts are done in {shown_path(out)}.")
+    screen.say(f"It would take about {duration(seconds)} on {cores()} cores, and write to {out}.")
+    screen.give(
+        {
+            "runs": study.runs,
+            "items": len(study.items),
+            "items_done": len(done),
+            "seconds": round(seconds, 1),
+            "out": str(out),
+            "losses": list(study.settings.losses),
+            "tables": list(study.tables),
+        }
+    )
+
+
+def answer(
+    record: "StudyRecord", out: Path, screen: Screen, *, next_step: Sequence[str] = ()
+) -> None:
+    """Print the answer and the leaderboard, write the report, and say where it is."""
+    from expacc.study.leaderboard import leaderboard
+    from expacc.study.report import write_report
+    from expacc.study.report_files import leaderboard_json
+    from expacc.study.terminal import print_leaderboard
+
+    board = leaderboard(record)
+    if not screen.as_json:
+        print_leaderboard(board, screen.console())
+    path = write_report(record, out)
+    screen.say("")
+    screen.say(f"Report: {shown_path(path)}", "bold")
+    if next_step and board.answer.choice:
+        line = shell([*next_step, "--from", shown_path(out)])
+        screen.say(f"Train the winner on all rows: {line}")
+    screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
+
+
+def _fit_line(
+    data: Sequence[str], tables: Sequence["Table"], reading: Mapping[str, Any]
+) -> list[str]:
+    """The command that trains the winner, if there is one table."""
+    return ["expacc", "fit", *data, *flags_of(reading)] if len(tables) == 1 else []
+
+
+def show(folder: Path, screen: Screen) -> None:
+    """The leaderboard of a study that runs or has run."""
+    from expacc.study.compare import load_record
+    from expacc.study.leaderboard import leaderboard
+    from expacc.study.report_files import leaderboard_json
+    from expacc.study.store import Store
+    from expacc.study.terminal import print_leaderboard
+
+    with Store.read(folder) as store:
+        running, planned = store.is_running(), store.notes().get("planned", {})
+        done = len(store.done_items())
+    board = leaderboard(record := load_record(folder))
+    if not screen.as_json:
+        print_leaderboard(board, screen.console())
+    if running or done < int(planned.get("items", done)):
+        word = "Running" if running else "Not finished"
+        screen.say(f"{word}: {done} of {planned.get('items', '?')} parts are done.", "dim")
+    state = {"running": running, "items_done": done, "items": planned.get("items")}
+    screen.give({**json.loads(leaderboard_json(record, board)), **state})
+
+
+def report(folder: Path, screen: Screen) -> None:
+    """Write the report anew from the rows."""
+    from expacc.study.compare import load_record
+    from expacc.study.report import write_report
+
+    path = write_report(load_record(folder), folder)
+    screen.say(f"Report: {shown_path(path)}", "bold")
+    screen.give({"report": str(path)})

@@ -1,0 +1,279 @@
+"""The command line: end to end, in its errors, and when it is interrupted."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from expacc.cli import main
+from expacc.study.compare import load_record
+from expacc.study.store import Store
+
+TINY = ["--trials", "2", "--folds", "2", "--losses", "exact", "--workers", "0"]
+COMMANDS = ["compare", "show", "report", "fit", "predict", "read"]
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A finished study of iris, and what it printed."""
+    folder = tmp_path_factory.mktemp("cli")
+    code = (
+        f"import sys; from expacc.cli import main; sys.exit(main(['compare', 'iris', *{TINY!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    return folder, done
+
+
+@pytest.fixture
+def there(study, monkeypatch):
+    monkeypatch.chdir(study[0])
+    return study[0]
+
+
+def refusal(capsys, *arguments):
+    """The one line that an error gets."""
+    assert main(list(arguments)) == 2
+    captured = capsys.readouterr()
+    lines = captured.err.splitlines()
+    assert captured.out == ""
+    assert lines[-1].startswith("expacc: ")
+    assert "Traceback" not in captured.err
+    return lines[-1]
+
+
+def test_a_study_from_a_name_to_a_report(study):
+    folder, done = study
+    assert done.returncode == 0, done.stderr
+    out = folder / "expacc-iris"
+    for name in ("report.html", "suspects.csv", "leaderboard.json", "study.sqlite"):
+        assert (out / name).stat().st_size > 0
+    lines = done.stdout.splitlines()
+    assert "cross entropy" in lines[0]
+    assert lines[0].endswith(".")
+    assert "EXACT" in done.stdout
+    assert lines[-2] == "Report: expacc-iris/report.html"
+    assert lines[-1].endswith("expacc fit iris --from expacc-iris")
+    assert "target 'class'" in done.stderr
+    assert "petal width (cm): number from 0.1 to 2.5" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_the_same_command_again_has_nothing_to_do(there, capsys):
+    before = (there / "expacc-iris/leaderboard.csv").read_bytes()
+    start = time.perf_counter()
+    assert main(["compare", "iris", *TINY]) == 0
+    assert time.perf_counter() - start < 20  # no training; the report takes most of it
+    assert "2 of 2 parts were there already." in capsys.readouterr().err
+    assert (there / "expacc-iris/leaderboard.csv").read_bytes() == before
+
+
+def test_show_and_report_read_the_store(there, capsys):
+    assert main(["show", "expacc-iris"]) == 0
+    assert "EXACT" in capsys.readouterr().out
+    assert main(["show", "expacc-iris", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["running"], shown["items_done"], shown["items"]) == (False, 2, 2)
+    page = there / "expacc-iris/report.html"
+    before = page.read_bytes()
+    page.unlink()
+    assert main(["report", "expacc-iris"]) == 0
+    assert page.read_bytes() == before
+    assert capsys.readouterr().out == "Report: expacc-iris/report.html\n"
+
+
+def test_json_is_all_there_is_on_standard_output(there, capsys):
+    assert main(["compare", "iris", *TINY, "--json", "--quiet"]) == 0
+    captured = capsys.readouterr()
+    found = json.loads(captured.out)
+    assert captured.err == ""
+    assert found["report"] == "expacc-iris/report.html"
+    assert {entry["loss"] for entry in found["tables"][0]["entries"]} >= {"exact", "cross_entropy"}
+
+
+def test_dry_run_runs_nothing(there, capsys):
+    assert main(["compare", "wine", "--dry-run", "--json", "--label-noise", "0,0.1"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["runs"] == 2 * 10 * (6 * 21 + 1)
+    assert planned["seconds"] > 5
+    assert not (there / "expacc-wine").exists()
+    assert main(["compare", "iris", *TINY, "--dry-run"]) == 0
+    assert "2 of 2 parts are done in expacc-iris." in capsys.readouterr().out
+
+
+def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
+    assert main(["compare", "iris", "--losses", "all", "--dry-run", "--json"]) == 0
+    losses = json.loads(capsys.readouterr().out)["losses"]
+    assert len(losses) == 12
+    assert "complement_entropy" not in losses
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["compare", "none.csv"], "none.csv: there is no such file"),
+        (["compare", "iris", "--target", "zz"], "target 'zz' is not a column"),
+        (["compare", "iris", "--losses", "zz"], "losses must be 'cross_entropy'"),
+        (["compare", "iris", "--folds", "zz"], "folds must be 5x2, a number, RxK or holdout"),
+        (["compare", "iris", "--label-noise", "a"], "--label-noise must be shares"),
+        (["compare", "iris", "--label-noise", "1.5"], "label_noise must lie in [0, 1)"),
+        (["compare", "iris", "--trials", "many"], "--trials"),
+        (["compare", "iris", "--trials", "0"], "trials must be >= 1"),
+        (["compare", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
+        (["compare", "iris", "--device", "cuda"], "--device must be cpu"),
+        (["compare", "iris", "--engine", "cloud", *TINY[:6], "-q"], "engine must be"),
+        (["compare", "iris", "--nonsense"], "--nonsense"),
+        (["compare"], "DATA"),
+        (["nonsense"], "nonsense"),
+        (["show", "nowhere"], "nowhere must be the folder of a study"),
+        (["report", "nowhere"], "nowhere must be the folder of a study"),
+        (["fit", "iris", "--loss", "zz"], "losses must be"),
+        (["fit", "iris", "--from", "nowhere"], "nowhere must be the folder of a study"),
+        (["fit", "iris", "--trials", "3"], "--trials must come with --loss or --from"),
+        (["fit", "iris", "--loss", "exact", "--device", "cuda"], "--device must be cpu with"),
+        (["predict", "nowhere", "iris"], "nowhere must be a folder that expacc fit wrote"),
+        (["predict", "nowhere", "iris", "-o", "x.parquet"], "--out must end with .csv or .tsv"),
+    ],
+)
+def test_an_error_of_the_user_is_one_line(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert sentence in refusal(capsys, *arguments)
+
+
+def test_a_folder_that_cannot_hold_the_study(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    assert "must be a folder; got a file" in refusal(capsys, "compare", "iris", "--out", "file")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad/study.sqlite").write_text("not a database, but long enough to look at" * 9)
+    assert "--fresh" in refusal(capsys, "compare", "iris", "--out", "bad")
+    assert "must be a study that expacc wrote" in refusal(capsys, "show", "bad")
+
+
+def test_a_folder_with_another_study(there, capsys):
+    line = refusal(capsys, "compare", "iris", *TINY, "--seed", "3", "--quiet")
+    assert "seed is 0 there and 3 here" in line
+
+
+def test_debug_shows_the_traceback(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"none\.csv"):
+        main(["compare", "none.csv", "--debug"])
+
+
+def test_a_folder_with_one_table_that_cannot_be_read(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    rows = "".join(f"{i % 7},{i % 3},{'ab'[i % 2]}\n" for i in range(40))
+    (folder / "good.csv").write_text("x,y,class\n" + rows)
+    (folder / "other.csv").write_text("[red]u,v,class\n" + rows)
+    (folder / "torn.csv").write_text("x,y,class\n1,2\n")
+    assert main(["compare", "tables", "--dry-run", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["tables"] == ["good", "other"]
+    assert json.loads(captured.out)["out"] == "expacc-tables"
+    (line,) = [line for line in captured.err.splitlines() if "torn" in line]
+    assert line.startswith("Left out torn: torn.csv, line 2")
+    assert "[red]u: number from 0 to 6" in captured.err
+
+
+def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{i % 7};{i % 5},5;{'ab'[i % 2]};n{i}\n" for i in range(40))
+    (tmp_path / "t.data").write_text(rows)
+    options = ["--no-header", "--target", "3", "--decimal", ",", "--drop", "4"]
+    assert main(["read", "t.data", *options, "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert [c["kind"] for c in found["columns"]] == ["number", "number"]
+    assert found["left_out"] == {"column 4": "as asked"}
+    assert found["classes"] == {"a": 20, "b": 20}
+    assert main(["compare", "t.data", *options, *TINY, "--quiet"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith(
+        "expacc fit t.data --target 3 --no-header --decimal , --drop 4 --from expacc-t"
+    )
+    assert main(["fit", *last.split("expacc fit ")[1].split(), "--quiet"]) == 0
+    assert main(["predict", "expacc-t-model", "t.data", "-o", "p.csv"]) == 0
+    assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_a_screen_and_shows_an_example(command, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*([command] if command else []), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    assert any(re.search(r"expacc \w+ \S+", line) for line in lines[2:])
+    assert any("Example" in line for line in lines)
+
+
+def test_help_needs_nothing_heavy():
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'sklearn', 'numpy', 'scipy', 'matplotlib'): sys.modules[name] = None\n"
+        "from expacc.cli import main\n"
+        "sys.exit(main(['compare', '--help']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "--label-noise" in done.stdout
+
+
+def test_python_m_expacc():
+    line = [sys.executable, "-m", "expacc", "--version"]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"expacc \d+\.\d+\.\d+\n", done.stdout)
+
+
+def _results(folder):
+    """All that a study found, times left out."""
+    return [
+        (row.key, row.numbers, row.metrics, row.failure, row.curves)
+        for row in load_record(folder).rows
+    ]
+
+
+@pytest.mark.slow
+def test_ctrl_c_loses_nothing(tmp_path):
+    """SIGINT to a running study: 130, a line that resumes it, and the result nobody disturbed."""
+    settings = ["--trials", "3", "--folds", "6", "--losses", "exact"]
+    line = [sys.executable, "-m", "expacc", "compare", "wine", *settings, "--workers", "1"]
+    running = subprocess.Popen(
+        [*line, "--out", "cut"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A job in the background inherits that Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    deadline = time.monotonic() + 120
+    while _done(tmp_path / "cut") < 1 and time.monotonic() < deadline and running.poll() is None:
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=120)
+    assert running.returncode == 130, said
+    last = said.splitlines()[-1]
+    resume = last.split("To go on: expacc ")[1].split()
+    assert "saved in cut" in last
+    assert "Traceback" not in said
+    assert 1 <= _done(tmp_path / "cut") < 6
+    again = [sys.executable, "-m", "expacc", *resume, "--quiet"]
+    subprocess.run(again, cwd=tmp_path, check=True, capture_output=True)
+    subprocess.run([*line, "--out", "whole", "-q"], cwd=tmp_path, check=True, capture_output=True)
+    assert _results(tmp_path / "cut") == _results(tmp_path / "whole")
+
+
+def _done(folder):
+    if not os.path.exists(folder / "study.sqlite"):
+        return 0
+    try:
+        with Store.read(folder) as store:
+            return len(store.done_items())
+    except ValueError:  # it is being made
+        return 0

@@ -1,0 +1,161 @@
+"""A study from tables to rows: planned, run, read back; fair to every loss, and the same twice."""
+
+import numpy as np
+import pytest
+
+from expacc.data import read_table
+from expacc.study import work
+from expacc.study.compare import (
+    DEFAULT_LOSSES,
+    Settings,
+    best_so_far,
+    load_record,
+    plan_study,
+    run_study,
+)
+from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
+from expacc.study.space import trials_of
+from expacc.training import LOSS_NAMES
+
+SMALL = Settings(losses=("exact", "hinge"), trials=2, folds="2")
+
+
+@pytest.fixture(scope="module")
+def iris():
+    return read_table("iris")
+
+
+@pytest.fixture(scope="module")
+def study(iris):
+    return plan_study([iris], SMALL)
+
+
+@pytest.fixture(scope="module")
+def rows(study):
+    return work.execute(study.items[0], study.shared)
+
+
+def without_time(rows):
+    return [
+        (row.key, dict(row.numbers), dict(row.metrics), row.failure, dict(row.curves))
+        for row in rows
+    ]
+
+
+def test_settings_are_checked_and_always_hold_cross_entropy():
+    assert Settings(losses=("exact", "exact")).losses == ("cross_entropy", "exact")
+    assert Settings().losses == DEFAULT_LOSSES
+    for bad, says in (
+        ({"losses": ("exat",)}, "exat"),
+        ({"losses": ("complement_entropy",)}, "complement_entropy"),
+        ({"folds": "many"}, "many"),
+        ({"folds": "1"}, "holdout"),
+        ({"trials": 0}, "trials"),
+        ({"model": "tree"}, "tree"),
+        ({"label_noise": (1.0,)}, "label_noise"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            Settings(**bad)
+
+
+@pytest.mark.parametrize(
+    ("folds", "names"),
+    [
+        ("5x2", ["1a", "1b", "2a", "2b", "3a", "3b", "4a", "4b", "5a", "5b"]),
+        ("3", ["1", "2", "3"]),
+        ("2x2", ["1.1", "1.2", "2.1", "2.2"]),
+        ("holdout", ["holdout"]),
+    ],
+)
+def test_items_are_folds_times_noise(iris, folds, names):
+    planned = plan_study([iris], Settings(folds=folds, label_noise=(0.0, 0.1), trials=3))
+    assert [item.payload["fold"] for item in planned.items] == names * 2
+    assert len({item.key for item in planned.items}) == 2 * len(names)
+    assert planned.runs == 2 * len(names) * (6 * (3 + 1) + 1)
+
+
+def test_tables_and_splits_survive_the_parcel(iris, study):
+    again = unpack_table("iris", study.shared)
+    for mine, theirs in zip(iris.columns, again.columns, strict=True):
+        assert (mine.name, mine.kind, mine.levels) == (theirs.name, theirs.kind, theirs.levels)
+        np.testing.assert_array_equal(mine.values, theirs.values)
+    assert again.target.classes == iris.target.classes
+    split = unpack_split("iris", "1", study.shared)
+    assert len(split.train) + len(split.test) == 150
+    assert pack_table(again).keys() == pack_table(iris).keys()
+    assert pack_splits("iris", [split])
+
+
+def test_every_loss_has_the_same_budget(rows):
+    losses = ("cross_entropy", "exact", "hinge")
+    for loss in losses:
+        trials = [row for row in rows if row.kind == "trial" and row.loss == loss]
+        assert len(trials) == 2
+        assert all("validation_accuracy" in row.metrics for row in trials)
+    shared = [
+        [(r.numbers["learning_rate"], r.numbers["weight_decay"]) for r in rows
+         if r.kind == "trial" and r.loss == loss]
+        for loss in losses
+    ]  # fmt: skip
+    assert shared[0] == shared[1] == shared[2]
+    finals = [row for row in rows if row.kind == "final"]
+    assert [row.loss for row in finals] == list(losses)
+    assert [row.kind for row in rows].count("outside") == 1
+    for row in finals:
+        assert row.metrics["accuracy"] > 0.8
+        assert len(row.predictions.rows) == 75
+        right = row.predictions.predicted == read_table("iris").target.codes[row.predictions.rows]
+        assert right.mean() == pytest.approx(row.metrics["accuracy"])
+
+
+def test_the_best_trial_is_the_one_that_is_trained_again(rows):
+    for final in (row for row in rows if row.kind == "final"):
+        trials = [row for row in rows if row.kind == "trial" and row.loss == final.loss]
+        best = max(trials, key=lambda row: row.metrics["validation_accuracy"])
+        scores = [row.metrics["validation_accuracy"] for row in trials]
+        if scores[0] != scores[1]:
+            assert final.numbers == best.numbers
+
+
+def test_the_same_item_gives_the_same_rows(study, rows):
+    assert without_time(work.execute(study.items[0], study.shared)) == without_time(rows)
+
+
+def test_noise_goes_into_training_labels_only(iris):
+    planned = plan_study(
+        [iris], Settings(losses=("hinge",), trials=1, folds="2", label_noise=(0.3,))
+    )
+    rows = work.execute(planned.items[0], planned.shared)
+    final = next(row for row in rows if row.kind == "final")
+    assert final.noise == 0.3
+    assert final.metrics["train_accuracy"] < 0.85  # a third of the labels are wrong
+    assert final.metrics["accuracy"] > 0.75  # judged on labels that are right
+
+
+def test_trials_cover_their_ranges():
+    for loss in LOSS_NAMES:
+        trials = trials_of(loss, "linear", 30, 0, "table/1")
+        rates = [trial.learning_rate for trial in trials]
+        assert rates[0] == 0.1
+        assert 0.01 <= min(rates) < 0.02
+        assert 0.25 < max(rates) <= 0.5
+    first, again = (trials_of("focal", "mlp", 5, 0, "a")[3].found for _ in range(2))
+    assert first == again
+    assert first != trials_of("focal", "mlp", 5, 0, "b")[3].found
+
+
+def test_run_and_read_back(study, tmp_path):
+    record, outcome = run_study(study, tmp_path, workers=0, progress=False, command="expacc …")
+    assert (outcome.done, outcome.failed) == (study.runs, 0)
+    again, second = run_study(study, tmp_path, workers=0, progress=False, command="expacc …")
+    assert (second.done, second.skipped) == (0, 2)
+    assert without_time(again.rows) == without_time(record.rows)
+    assert load_record(tmp_path).tables["iris"].classes == ("setosa", "versicolor", "virginica")
+    assert record.settings["folds"] == "2"
+    assert best_so_far(record.rows).endswith("%")
+
+
+def test_failed_items_leave_rows_with_a_reason(study):
+    rows = work.failed_rows(study.items[0], "the worker died")
+    assert {row.loss for row in rows} == {"cross_entropy", "exact", "hinge"}
+    assert all(row.failure == "the worker died" and not row.metrics for row in rows)
