@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from expacc.commands.compare import Interrupted
 from expacc.commands.reading import reads_tables
 from expacc.commands.screen import Screen
 
@@ -143,8 +144,8 @@ def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 Examples:
   expacc fit cars.csv --target class --from expacc-cars
   expacc fit iris --loss exact -o iris-model
---from and --loss search as the study did, with all rows; without them the loss
-is chosen by cross-validation. All options on reading: expacc read --help."""
+--from and --loss search as a study does, on all rows; without them the loss is
+chosen by cross-validation. All options on reading: expacc read --help."""
 )
 @reads_tables("target", "header")
 def fit(
@@ -232,8 +233,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             args=list(_typed.arguments), prog_name="expacc", standalone_mode=False
         )
         return code if isinstance(code, int) else 0
-    except (KeyboardInterrupt, typer.Abort) as stop:
-        return _end(str(stop) or "Stopped.", 130)
+    except Interrupted as stop:
+        return _end(str(stop), 130)
+    except (KeyboardInterrupt, typer.Abort):
+        return _end("Stopped.", 130)
     except BrokenPipeError:  # `expacc show … | head` has seen enough
         sys.stdout = None  # or its flush at exit complains
         return 0

@@ -216,7 +216,7 @@ def test_help_fits_a_screen_and_shows_an_example(command, capsys, monkeypatch):
 def test_help_needs_nothing_heavy():
     code = (
         "import sys\n"
-        "for name in ('torch', 'sklearn', 'numpy', 'scipy', 'matplotlib'): sys.modules[name] = None\n"
+        "for name in ('torch', 'sklearn', 'numpy', 'scipy', 'rich'): sys.modules[name] = None\n"
         "from expacc.cli import main\n"
         "sys.exit(main(['compare', '--help']))"
     )

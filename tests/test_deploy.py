@@ -107,13 +107,8 @@ def test_a_missing_column_is_named(saved, tmp_path, capsys):
 def test_a_file_without_header(tmp_path, capsys):
     table = write_rows(tmp_path / "fruit.data", some_rows(60), header=False)
     out = tmp_path / "model"
-    assert (
-        main(
-            ["fit", str(table), "--no-header", "--loss", "hinge", "--trials", "2"]
-            + ["--out", str(out), "--quiet"]
-        )
-        == 0
-    )
+    asked = ["--no-header", "--loss", "hinge", "--trials", "2", "--out", str(out), "--quiet"]
+    assert main(["fit", str(table), *asked]) == 0
     capsys.readouterr()
     new = tmp_path / "new.data"
     new.write_text("2.0,red,0.1\n-2.0,blue,0.1\n")  # the label is not known yet

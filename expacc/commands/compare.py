@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Interrupted", "Where", "compare", "read_losses", "read_shares"]
 
 
-class Interrupted(KeyboardInterrupt):
-    """Ctrl-C, with a line on what to do next."""
+class Interrupted(Exception):
+    """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
 
 
 @dataclass(frozen=True)
