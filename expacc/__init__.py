@@ -59,6 +59,11 @@ __all__ = [
     "win_probabilities",
 ]
 
+# Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
+_ROOMS = {
+    *("baselines", "centers", "contract", "functional", "losses", "ops", "optim"),
+    *("probabilities", "refusals", "scheduled", "schedules"),
+}
 # Every name is fetched when it is first asked for: torch takes seconds to import, and the command
 # line must show its help at once.
 _HOMES = {
@@ -73,10 +78,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"expacc.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'expacc' has no attribute {name!r}")
-    if name in ("baselines", "functional", "schedules"):
-        return import_module(f"expacc.{name}")
     found = getattr(import_module(f"expacc.{_HOMES.get(name, 'losses')}"), name)
     globals()[name] = found
     return found

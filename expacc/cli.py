@@ -19,7 +19,6 @@ __all__ = ["main"]
 
 app = typer.Typer(
     name="expacc",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -144,8 +143,8 @@ def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 Examples:
   expacc fit cars.csv --target class --from expacc-cars
   expacc fit iris --loss exact -o iris-model
---from and --loss search as a study does, on all rows; without them the loss is
-chosen by cross-validation. All options on reading: expacc read --help."""
+--from and --loss search as a study does, on all rows; without them the loss
+is chosen by cross-validation. All options on reading: expacc read --help."""
 )
 @reads_tables("target", "header")
 def fit(
@@ -230,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     debug = "--debug" in _typed.arguments
     try:
         code = typer.main.get_command(app).main(
-            args=list(_typed.arguments), prog_name="expacc", standalone_mode=False
+            args=list(_typed.arguments) or ["--help"], prog_name="expacc", standalone_mode=False
         )
         return code if isinstance(code, int) else 0
     except Interrupted as stop:
@@ -244,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if debug:
             raise
         if hasattr(error, "format_message"):  # of the parser, whichever version of it
-            return _end(str(error.format_message()) or "Give a command.", 2)
+            return _end(str(error.format_message()), 2)
         if isinstance(error, ValueError | TypeError | OSError | ImportError):
             return _end(str(error), 2)
         return _end(f"A bug, sorry: {type(error).__name__}: {error}. --debug shows where.", 1)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def test_a_study_from_a_name_to_a_report(study):
     assert lines[0].endswith(".")
     assert "EXACT" in done.stdout
     assert lines[-2] == "Report: expacc-iris/report.html"
-    assert lines[-1].endswith("expacc fit iris --from expacc-iris")
+    assert re.fullmatch(r"Train .+ on all rows: expacc fit iris --from expacc-iris", lines[-1])
     assert "target 'class'" in done.stderr
     assert "petal width (cm): number from 0.1 to 2.5" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -137,6 +138,8 @@ def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
         (["fit", "iris", "--loss", "exact", "--device", "cuda"], "--device must be cpu with"),
         (["predict", "nowhere", "iris"], "nowhere must be a folder that expacc fit wrote"),
         (["predict", "nowhere", "iris", "-o", "x.parquet"], "--out must end with .csv or .tsv"),
+        (["predict", "nowhere", "iris", "-o", "no/x.csv"], "--out must be in a folder"),
+        (["fit", "iris", "--device", "moon"], "device must be one that torch can use here"),
     ],
 )
 def test_an_error_of_the_user_is_one_line(arguments, sentence, capsys, tmp_path, monkeypatch):
@@ -157,6 +160,8 @@ def test_a_folder_that_cannot_hold_the_study(capsys, tmp_path, monkeypatch):
 def test_a_folder_with_another_study(there, capsys):
     line = refusal(capsys, "compare", "iris", *TINY, "--seed", "3", "--quiet")
     assert "seed is 0 there and 3 here" in line
+    line = refusal(capsys, "compare", "iris", *TINY, "--drop", "1", "--quiet")
+    assert "tables.iris.values" in line  # the same file, read otherwise
 
 
 def test_debug_shows_the_traceback(tmp_path, monkeypatch):
@@ -186,7 +191,8 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     monkeypatch.chdir(tmp_path)
     rows = "".join(f"{i % 7};{i % 5},5;{'ab'[i % 2]};n{i}\n" for i in range(40))
     (tmp_path / "t.data").write_text(rows)
-    options = ["--no-header", "--target", "3", "--decimal", ",", "--drop", "4"]
+    options = ["--no-header", "--target", "3", "--delimiter", ";", "--decimal", ","]
+    options += ["--drop", "4"]
     assert main(["read", "t.data", *options, "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert [c["kind"] for c in found["columns"]] == ["number", "number"]
@@ -195,11 +201,27 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     assert main(["compare", "t.data", *options, *TINY, "--quiet"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.endswith(
-        "expacc fit t.data --target 3 --no-header --decimal , --drop 4 --from expacc-t"
+        "expacc fit t.data --target 3 --no-header --delimiter ';' --decimal , --drop 4 "
+        "--from expacc-t"
     )
-    assert main(["fit", *last.split("expacc fit ")[1].split(), "--quiet"]) == 0
+    assert main(["fit", *shlex.split(last.split("expacc fit ")[1]), "--quiet"]) == 0
     assert main(["predict", "expacc-t-model", "t.data", "-o", "p.csv"]) == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
+
+
+def test_two_tables_and_two_shares_of_noise(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = ["compare", "iris", "wine", *TINY, "--label-noise", "0,0.2", "--quiet"]
+    assert main(line) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Over 2 tables")
+    assert "Train" not in captured.out  # which of the two?
+    assert captured.err == ""
+    assert main([*line, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["report"] == "expacc-study/report.html"
+    boards = {(board["table"], board["noise"]) for board in found["tables"]}
+    assert boards == {("iris", 0.0), ("wine", 0.0), ("iris", 0.2), ("wine", 0.2)}
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -225,6 +247,11 @@ def test_help_needs_nothing_heavy():
     assert "--label-noise" in done.stdout
 
 
+def test_no_command_gets_the_help(capsys):
+    assert main([]) == 0
+    assert "compare" in capsys.readouterr().out
+
+
 def test_python_m_expacc():
     line = [sys.executable, "-m", "expacc", "--version"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
@@ -240,7 +267,7 @@ def _results(folder):
 
 
 @pytest.mark.slow
-def test_ctrl_c_loses_nothing(tmp_path):
+def test_ctrl_c_loses_nothing(tmp_path, capsys):
     """SIGINT to a running study: 130, a line that resumes it, and the result nobody disturbed."""
     settings = ["--trials", "3", "--folds", "6", "--losses", "exact"]
     line = [sys.executable, "-m", "expacc", "compare", "wine", *settings, "--workers", "1"]
@@ -263,6 +290,11 @@ def test_ctrl_c_loses_nothing(tmp_path):
     assert "saved in cut" in last
     assert "Traceback" not in said
     assert 1 <= _done(tmp_path / "cut") < 6
+    capsys.readouterr()
+    assert main(["show", str(tmp_path / "cut")]) == 0
+    shown = capsys.readouterr().out
+    assert "no answer yet" in shown.splitlines()[0]
+    assert re.search(r"Not finished: \d of 6 parts are done\.", shown)
     again = [sys.executable, "-m", "expacc", *resume, "--quiet"]
     subprocess.run(again, cwd=tmp_path, check=True, capture_output=True)
     subprocess.run([*line, "--out", "whole", "-q"], cwd=tmp_path, check=True, capture_output=True)

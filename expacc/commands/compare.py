@@ -189,7 +189,7 @@ def answer(
     screen.say(f"Report: {shown_path(path)}", "bold")
     if next_step and board.answer.choice:
         line = shell([*next_step, "--from", shown_path(out)])
-        screen.say(f"Train the winner on all rows: {line}")
+        screen.say(f"Train {board.answer.choice} on all rows: {line}")
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
 
 

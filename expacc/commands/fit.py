@@ -84,9 +84,9 @@ def predict(
 ) -> None:
     """Add a prediction and probabilities to every row of a table."""
     from expacc.study.deploy import Deployed
-    from expacc.study.predictions import accuracy_on, check_ending, with_predictions, write_table
+    from expacc.study.predictions import accuracy_on, check_place, with_predictions, write_table
 
-    check_ending(out)
+    check_place(out)
     deployed = Deployed.load(folder)
     table = deployed.read(data, **reading)
     for note in (*table.notes, *deployed.preprocessor.notes_on(table)):

@@ -17,6 +17,7 @@ times the cost.
 
 import functools
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,23 +70,47 @@ def _angles() -> tuple[tuple[float, ...], ...]:
     return tuple(logs), tuple(squares), tuple(products)
 
 
+class _Constants(NamedTuple):
+    """What ``_three`` multiplies with, where it is: a Python number would be copied each time."""
+
+    shrink: Tensor  # -1/√3
+    cyclic: Tensor
+    logs: Tensor
+    squares: Tensor
+    products: Tensor
+    log_crossing: Tensor
+
+
 @functools.cache
-def _cyclic(device: torch.device) -> Tensor:
-    return torch.tensor([1, 2, 0, 2, 0, 1], device=device)
+def _constants(dtype: torch.dtype, device: torch.device) -> _Constants:
+    def tensor(*values: float) -> Tensor:
+        return torch.tensor(values, dtype=dtype, device=device).view(-1, 1, 1)
+
+    logs, squares, products = (tensor(*part) for part in _angles())
+    return _Constants(
+        shrink=tensor(-1 / math.sqrt(3)).view(()),
+        cyclic=torch.tensor([1, 2, 0, 2, 0, 1], device=device),
+        logs=logs,
+        squares=squares,
+        products=products,
+        log_crossing=tensor(math.log(0.25 * _DENSITY * _ROOT_HALF)).view(()),
+    )
 
 
 def _three(leads: Tensor) -> Tensor:
+    known = _constants(leads.dtype, leads.device)
     # With rival i level, the two others j = i+1 and k = i+2 (cyclically) lead by m_j - m_i/2 with
     # deviation √1.5; -h/√2 and -k/√2, (2, 3, rows).
-    scaled = leads * (1 / math.sqrt(3))
-    others = scaled.index_select(0, _cyclic(leads.device)).view(2, *leads.shape)
-    behind = torch.sub(scaled / 2, others)
-    logs, squares, products = (constant_like(part, leads).view(3, 1, 1) for part in _angles())
-    exponent = torch.addcmul(logs, behind.square().sum(0), squares)
-    exponent.addcmul_(behind[0] * behind[1], products)
+    scaled = leads * known.shrink
+    behind = scaled.index_select(0, known.cyclic).view(2, *leads.shape)
+    behind.sub_(scaled, alpha=0.5)
+    exponent = torch.addcmul(known.logs, behind.square().sum(0), known.squares)
+    exponent.addcmul_(behind[0] * behind[1], known.products)
     joint = exponent.clamp_(min=_EXP_MIN).exp_().sum(0)
     tails = behind.erfc_()
-    return joint.addcmul_(tails[0], tails[1]).mul_(_crossing(leads, 0.25))
+    # The density of a dead heat: m²/4 is 3/4 of the scaled square.
+    crossing = torch.addcmul(known.log_crossing, scaled, scaled, value=-0.75).exp_()
+    return joint.addcmul_(tails[0], tails[1]).mul_(crossing)
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """A study from tables to rows: plan it, run it, and read it back."""
 
 import datetime
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -178,8 +179,19 @@ def identity(study: Study) -> dict[str, Any]:
     """What makes a study this one, for the store."""
     return {
         **{name: _plain(value) for name, value in asdict(study.settings).items()},
-        "tables": {name: facts.sha256 for name, facts in study.tables.items()},
+        "tables": {name: _identity_of(study, name) for name in study.tables},
     }
+
+
+def _identity_of(study: Study, name: str) -> dict[str, str]:
+    """The file, the target, and all that was read: other options are another study."""
+    digest = hashlib.sha256()
+    for key, value in study.shared.items():
+        if key.startswith(f"{name}/") and not key.startswith(f"{name}/split/"):
+            data = value.tobytes() if isinstance(value, np.ndarray) else value
+            digest.update(f"{key} {len(data)}\n".encode() + data)
+    facts = study.tables[name]
+    return {"file": facts.sha256, "target": facts.target, "values": digest.hexdigest()}
 
 
 def _plain(value: Any) -> Any:

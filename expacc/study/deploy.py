@@ -172,6 +172,12 @@ def train_by_choice(
 ) -> Deployed:
     """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
     check_choice("model", model, tuple(MODELS))
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # torch's own go on for lines
+        raise ValueError(
+            f"device must be one that torch can use here; got {device!r}. Use cpu."
+        ) from None
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
     labels = np.array(table.target.classes)[table.target.codes]
@@ -226,12 +232,13 @@ def winner_of(record: StudyRecord, table: Table) -> str:
     same = [
         facts
         for facts in record.tables.values()
-        if facts.sha256 == table.sha256 and facts.target == table.target.name
+        if (facts.sha256, facts.target) == (table.sha256, table.target.name)
+        and facts.features == len(table.columns)
     ]
     if not same:
         raise ValueError(
-            f"DATA must be a table of the study, the same file with the same target; "
-            f"{table.name!r} with target {table.target.name!r} is not. It has: "
+            f"DATA must be a table of the study, the same file read alike; {table.name!r} with "
+            f"target {table.target.name!r} and {len(table.columns)} feature(s) is not. It has: "
             f"{', '.join(repr(name) for name in record.tables)}."
         )
     board = leaderboard(record).board(same[0].name)

@@ -15,15 +15,19 @@ from expacc.data.reading import read_grid
 from expacc.study.deploy import Deployed
 from expacc.study.report_files import write_whole
 
-__all__ = ["accuracy_on", "check_ending", "with_predictions", "write_table"]
+__all__ = ["accuracy_on", "check_place", "with_predictions", "write_table"]
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
-def check_ending(out: Path | None) -> None:
-    """Raise for a file that would not be what its name says, before any work is done."""
-    if out is not None and out.suffix.lower() not in _DELIMITERS:
+def check_place(out: Path | None) -> None:
+    """Raise for a file that cannot be, or would not be what its name says, before any work."""
+    if out is None:
+        return
+    if out.suffix.lower() not in _DELIMITERS:
         raise ValueError(f"--out must end with .csv or .tsv; got {str(out)!r}.")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out must be in a folder that exists; {str(out.parent)!r} does not.")
 
 
 def with_predictions(

@@ -26,6 +26,7 @@ class Descent:
 
         self.kind = kind
         self.count = 0
+        self.all_normalized = all(run.normalize for run in runs)
         self.state: dict[str, Tensor] = {}
         # Tensors with a run per row; compacted together when runs leave.
         if any(run.weight_decay for run in runs):
@@ -36,9 +37,7 @@ class Descent:
             self.state["beta1"] = column([run.betas[0] for run in runs])
             self.state["beta2"] = column([run.betas[1] for run in runs])
         if any(run.normalize for run in runs):
-            self.state["norm"] = column([-1.0] * len(runs))  # no gradient seen
-            if not all(run.normalize for run in runs):
-                self.state["normalized"] = column([float(run.normalize) for run in runs])
+            self.state["normalized"] = column([float(run.normalize) for run in runs])
         if any(run.clip is not None for run in runs):
             limits = [float("inf") if run.clip is None else run.clip for run in runs]
             self.state["clip"] = column(limits)
@@ -51,7 +50,7 @@ class Descent:
         """Move ``theta`` in place; ``gradient`` is overwritten. ``rate`` is (R, 1)."""
         state = self.state
         self.count += 1
-        if "norm" in state or "clip" in state:
+        if "normalized" in state or "clip" in state:
             self._scale(gradient)
         decay = state.get("decay")
         if decay is not None and self.kind != "adamw":
@@ -76,18 +75,20 @@ class Descent:
         theta.sub_(mean.div(size).mul_(rate / (1 - beta1**self.count)))
 
     def _scale(self, gradient: Tensor) -> None:
+        # A gradient that is not finite ends its run anyway: no need to keep it out of the norm.
         state = self.state
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         if "clip" in state:  # as torch's clip_grad_norm_
             factor = (state["clip"] / (norm + 1e-6)).clamp_(max=1)
-        if "norm" in state:
-            past = state["norm"]
-            running = torch.where(past < 0, norm, past.lerp(norm, 1 - _NORM_DECAY))
-            # A gradient that is not finite leaves no trace.
-            state["norm"] = running = torch.where(norm.isfinite(), running, past)
+        if "normalized" in state:
+            if self.count == 1:
+                state["norm"] = norm
+            running = state["norm"].lerp_(norm, 1 - _NORM_DECAY) if self.count > 1 else norm
             divided = running.clamp(min=_NORM_FLOOR).reciprocal_()
-            if "normalized" in state:
-                others = factor if "clip" in state else torch.ones_like(norm)
-                divided = torch.where(state["normalized"] > 0, divided, others)
-            factor = divided
+            others = factor if "clip" in state else torch.ones_like(norm)
+            factor = (
+                divided
+                if self.all_normalized
+                else torch.where(state["normalized"] > 0, divided, others)
+            )
         gradient.mul_(factor)

@@ -112,7 +112,8 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
     mean = (logits * part).sum((1, 2), keepdim=True)
     centred = logits - mean
     variance = (centred.square() * part).sum((1, 2), keepdim=True) * correction
-    inverse = _inverse_root(variance)
+    # Constant logits stay as they are.
+    inverse = torch.where(variance > 0, variance, 1).rsqrt_()
     scores = centred.mul_(inverse)
 
     def back(slope: Tensor) -> Tensor:
@@ -121,11 +122,6 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
         return slope.sub_(scores * part * along_scores).mul_(inverse)
 
     return scores, back
-
-
-def _inverse_root(variance: Tensor) -> Tensor:
-    """1/√variance; constant logits stay as they are."""
-    return torch.where(variance > 0, variance, 1).rsqrt_()
 
 
 def exact(standardized: bool, limited: bool) -> Slope:
@@ -150,16 +146,16 @@ def exact(standardized: bool, limited: bool) -> Slope:
             return back(total.mul_(batch.share / sigma))
         # With equal shares the deviation is one operation, and its slope one more: the part that
         # goes through it is along the scores, by Σ win · units.
-        count = batch.total * logits.shape[1]
+        count = float(batch.total) * logits.shape[1]
         flat = logits.reshape(len(logits), -1)
         centred = flat.sub(flat.sum(1, keepdim=True).div_(count)).view_as(logits)
         variance = centred.square().sum((1, 2), keepdim=True).div_(count - 1)
-        inverse = _inverse_root(variance)
-        scale = inverse / sigma
+        variance = torch.where(variance > 0, variance, 1)  # constant logits stay as they are
+        scale = variance.rsqrt().div_(sigma)
         total, win, units = _win(logits, batch.labels, scale, limit)
-        through = units.mul_(win).sum((1, 2), keepdim=True)
-        through.mul_(inverse).mul_(inverse).mul_(batch.share / (count - 1))
-        return total.mul_(scale * batch.share).addcmul_(centred, through)
+        through = units.mul_(win).sum((1, 2), keepdim=True).div_(variance)
+        total.mul_(scale.mul_(batch.share))
+        return total.addcmul_(centred, through, value=batch.share / (count - 1))
 
     return slope
 
