@@ -158,7 +158,7 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
         )
     if done:
         screen.say(f"{len(done)} of {len(study.items)} parts are done in {shown_path(out)}.")
-    screen.say(f"It would take about {duration(seconds)} on {cores()} cores, and write to {out}.")
+    screen.say(f"Roughly {duration(seconds)} on {cores()} idle cores; it would write to {out}.")
     screen.give(
         {
             "runs": study.runs,

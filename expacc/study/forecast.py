@@ -1,4 +1,4 @@
-"""How long a study will take on an idle machine, right to a factor of two."""
+"""Roughly how long a study will take on idle cores: the order of magnitude, no more."""
 
 import itertools
 import json
@@ -12,7 +12,8 @@ from expacc.study.work import BATCHES, MODELS, SMALL, STEPS
 
 __all__ = ["expected_seconds", "items_done"]
 
-# Fitted to one core of 2026, on tables of 150 to 1,800 rows, 4 to 61 features, 2 to 10 classes.
+# Fitted by hand to CPU seconds of single items on one core, on tables of 150 to 1,800 rows, 4 to 61
+# features, 2 to 10 classes.
 START = 5.0  # seconds until workers are up
 PER_LOSS = 0.25  # seconds per item: steps cost something however few runs share them
 PER_ROW = 1.2e-8  # seconds per run and row of a batch
