@@ -93,7 +93,7 @@ def compare(
     address: Annotated[
         str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
     ] = None,
-    device: Annotated[str, Option("--device", metavar="cpu", help="Of studies: cpu.")] = "cpu",
+    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
     seed: Seed = 0,
     fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,

@@ -32,7 +32,7 @@ class Where:
         engine: 'local' or 'ray'.
         workers: None for all cores.
         address: of a Ray cluster.
-        device: 'cpu'; a fold of a table is too little work for a GPU.
+        device: of the training; a small table is too little work for a GPU.
         fresh: delete the rows that are there.
         dry_run: only say what would run.
         command: as it was typed.
@@ -46,13 +46,6 @@ class Where:
     fresh: bool = False
     dry_run: bool = False
     command: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.device != "cpu":
-            raise ValueError(
-                f"--device must be cpu, on which studies train; got {self.device!r}. "
-                "More cores: --engine ray."
-            )
 
 
 def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
@@ -92,7 +85,7 @@ def compare(
 
     tables = read_all(data, reading, screen)
     describe(tables, screen)
-    study = plan_study(tables, settings)
+    study = plan_study(tables, settings, where.device)
     for note in study.notes:
         screen.remark(note, "dim")
     out = where.out or _default_folder(data, tables)

@@ -68,14 +68,11 @@ def _train(table: "Table", asked: Asked, screen: Screen) -> "Deployed":
         settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
     if loss is None and asked.trials is not None:
         raise ValueError("--trials must come with --loss or --from; got neither.")
-    if loss is not None and asked.device != "cpu":
-        raise ValueError(
-            f"--device must be cpu with --loss or --from, as in studies; got {asked.device!r}."
-        )
     own = {"model": asked.model, "trials": asked.trials, "seed": asked.seed}
     settings |= {name: value for name, value in own.items() if value is not None}
+    settings["device"] = asked.device
     if loss is None:
-        return train_by_choice(table, device=asked.device, **settings)
+        return train_by_choice(table, **settings)
     return train_loss(table, loss, **settings)
 
 

@@ -137,8 +137,22 @@ def _named(splits: Splits, settings: Settings) -> list[Split]:
     return [replace(split, name=name) for split, name in zip(found, names, strict=True)]
 
 
-def plan_study(tables: Sequence[Table], settings: Settings) -> Study:
+def check_device(device: str) -> str:
+    """The device, if torch can use it here."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError):  # torch's own go on for lines
+        raise ValueError(
+            f"device must be one that torch can use here; got {device!r}. Use cpu."
+        ) from None
+    return device
+
+
+def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu") -> Study:
     """Cut a study into work items: one per table, fold and share of noise."""
+    check_device(device)
     facts, items, notes = {}, [], []
     shared: dict[str, Any] = {}
     for table in tables:
@@ -169,6 +183,7 @@ def plan_study(tables: Sequence[Table], settings: Settings) -> Study:
                     "trials": settings.trials,
                     "seeds": settings.seeds,
                     "seed": settings.seed,
+                    "device": device,
                 }
                 key = f"{table.name}|{noise:g}|{split.name}"
                 items.append(WorkItem(key, payload, runs_in(payload)))

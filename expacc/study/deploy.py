@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.refusals import check_choice
-from expacc.study.compare import Settings
+from expacc.study.compare import Settings, check_device
 from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
 from expacc.study.record import StudyRecord
 from expacc.study.report_files import write_whole
-from expacc.study.work import MODELS, _Bench
-from expacc.training import train_runs
+from expacc.study.work import MODELS, Bench
 
 __all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
 
@@ -172,12 +171,7 @@ def train_by_choice(
 ) -> Deployed:
     """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
     check_choice("model", model, tuple(MODELS))
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError):  # torch's own go on for lines
-        raise ValueError(
-            f"device must be one that torch can use here; got {device!r}. Use cpu."
-        ) from None
+    check_device(device)
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
     labels = np.array(table.target.classes)[table.target.codes]
@@ -186,7 +180,13 @@ def train_by_choice(
 
 
 def train_loss(
-    table: Table, loss: str, *, model: str = "linear", trials: int = 20, seed: int = 0
+    table: Table,
+    loss: str,
+    *,
+    model: str = "linear",
+    trials: int = 20,
+    seed: int = 0,
+    device: str = "cpu",
 ) -> Deployed:
     """Search and train as in a fold of a study, with every row as a training row.
 
@@ -201,13 +201,14 @@ def train_loss(
     train = TrainRows(features, codes, table.target.classes, rows, wrong)
     payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
     payload |= {"model": asked.model, "trials": asked.trials, "seeds": 1, "noise": 0.0}
-    bench = _Bench(WorkItem(f"{table.name}|all rows", payload, trials + 1), train)
+    payload |= {"device": check_device(device)}
+    bench = Bench(WorkItem(f"{table.name}|all rows", payload, trials + 1), train)
     _, best = bench.search()
     found = best[loss]
     result = None
     if found is not None:
-        run = bench._run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
-        (result,) = train_runs(bench.rows, [run], bench.plan(table.rows, curves=False))
+        run = bench.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
+        (result,) = bench.together([run], bench.plan(table.rows, curves=False))
     if found is None or result is None or result.model is None:
         raise ValueError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "

@@ -54,7 +54,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
         table, split, methods=[*methods, OUTSIDE], label_noise=ask["noise"], seed=ask["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
-    bench = _Bench(item, train)
+    bench = Bench(item, train)
     trial_rows, best = bench.search()
     final_rows = bench.finals(best, test, given)
     return [*trial_rows, *final_rows, _outside(bench, test, given)]
@@ -85,7 +85,7 @@ def _row(item: WorkItem, kind: Any, loss: str, place: int, **more: Any) -> Row:
     )
 
 
-class _Bench:
+class Bench:
     """The training rows of an item, split for the search."""
 
     def __init__(self, item: WorkItem, train: TrainRows) -> None:
@@ -122,9 +122,10 @@ class _Bench:
             seed=derive_seed(self.ask["seed"], self.item.key) % (1 << 31),
         )
 
-    def _run(
+    def run(
         self, loss: str, trial: Trial, key: str, rows: torch.Tensor, held: torch.Tensor | None
     ) -> Run:
+        """A trial of a loss as the loop takes it."""
         rate = trial.learning_rate
         return Run(
             key,
@@ -136,6 +137,10 @@ class _Bench:
             weight_decay=trial.weight_decay,
         )
 
+    def together(self, runs: list[Run], plan: Plan) -> list[RunResult]:
+        """Train on the device that the item names; models come back to the CPU."""
+        return train_runs(self.rows, runs, plan, device=self.ask.get("device", "cpu"))
+
     def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, float] | None]]:
         """Rows of all trials; per loss the best trial, its row and its temperature."""
         start = time.perf_counter()
@@ -144,10 +149,10 @@ class _Bench:
             for trial in trials:
                 for fold, (rows, held) in enumerate(self.inner):
                     # The same seed for every loss: the same rows in the same order.
-                    runs.append(self._run(loss, trial, f"{loss}/{trial.number}/{fold}", rows, held))
+                    runs.append(self.run(loss, trial, f"{loss}/{trial.number}/{fold}", rows, held))
                     tags.append((loss, trial.number, fold))
         plan = self.plan(len(self.inner[0][0]), curves=True)
-        results = dict(zip(tags, train_runs(self.rows, runs, plan), strict=True))
+        results = dict(zip(tags, self.together(runs, plan), strict=True))
         each = (time.perf_counter() - start) / max(1, len(runs) / len(self.inner))
         found: list[Row] = []
         best: dict[str, tuple[Trial, Row, float] | None] = {}
@@ -220,10 +225,10 @@ class _Bench:
         for loss, found in best.items():
             for seed in range(self.ask["seeds"]):
                 if found is not None:
-                    runs.append(self._run(loss, found[0], f"{loss}/final/{seed}", own, None))
+                    runs.append(self.run(loss, found[0], f"{loss}/final/{seed}", own, None))
                     tags.append((loss, seed))
         plan = self.plan(len(own), curves=False)
-        results = dict(zip(tags, train_runs(self.rows, runs, plan), strict=True))
+        results = dict(zip(tags, self.together(runs, plan), strict=True))
         each = (time.perf_counter() - start) / max(1, len(runs))
         rows = []
         for loss, found in best.items():
@@ -309,7 +314,7 @@ def _judge(
     return metrics, predictions
 
 
-def _outside(bench: _Bench, test: SealedTest, given: NDArray[np.int64]) -> Row:
+def _outside(bench: Bench, test: SealedTest, given: NDArray[np.int64]) -> Row:
     """scikit-learn's LogisticRegression on the same rows: a check from outside."""
     from sklearn.linear_model import LogisticRegression
 
