@@ -86,6 +86,7 @@ def compare(features: np.ndarray, labels: np.ndarray) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with exact-uci and uci121")
+    parser.add_argument("--least-rows", type=int, default=0, help="leave out smaller tables")
     parser.add_argument("--most-rows", type=int, default=10**9, help="leave out larger tables")
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     options = parser.parse_args()
@@ -97,7 +98,7 @@ def main() -> None:
         tables += list(prepared(options.data / "uci121"))
     found = {}
     for name, features, labels in track(tables, description="fitting", transient=True):
-        if len(labels) <= options.most_rows:
+        if options.least_rows <= len(labels) <= options.most_rows:
             found[name] = {"rows": len(labels), **compare(features, labels)}
     console = Console()
     shown = Table(title="Five folds, standardised features: LogisticRegression() and ours")
