@@ -92,12 +92,13 @@ def test_every_loss_has_the_same_budget(rows):
         trials = [row for row in rows if row.kind == "trial" and row.loss == loss]
         assert len(trials) == 2
         assert all("validation_accuracy" in row.metrics for row in trials)
-    shared = [
-        [(r.numbers["learning_rate"], r.numbers["weight_decay"]) for r in rows
-         if r.kind == "trial" and r.loss == loss]
-        for loss in losses
-    ]  # fmt: skip
-    assert shared[0] == shared[1] == shared[2]
+    rates, decays = (
+        [[r.numbers[name] for r in rows if r.kind == "trial" and r.loss == loss] for loss in losses]
+        for name in ("learning_rate", "weight_decay")
+    )
+    assert decays[0] == decays[1] == decays[2]
+    assert rates[0] == rates[2]
+    assert rates[1] == pytest.approx([rate / 5 for rate in rates[0]], rel=1e-3)  # EXACT's pace
     finals = [row for row in rows if row.kind == "final"]
     assert [row.loss for row in finals] == list(losses)
     assert [row.kind for row in rows].count("outside") == 1
@@ -136,9 +137,10 @@ def test_trials_cover_their_ranges():
     for loss in LOSS_NAMES:
         trials = trials_of(loss, "linear", 30, 0, "table/1")
         rates = [trial.learning_rate for trial in trials]
-        assert rates[0] == 0.1
-        assert 0.01 <= min(rates) < 0.02
-        assert 0.25 < max(rates) <= 0.5
+        pace = 0.2 if loss == "exact" else 1
+        assert rates[0] == pytest.approx(0.1 * pace)
+        assert 0.01 <= min(rates) / pace < 0.02
+        assert 0.25 < max(rates) / pace <= 0.5
     first, again = (trials_of("focal", "mlp", 5, 0, "a")[3].found for _ in range(2))
     assert first == again
     assert first != trials_of("focal", "mlp", 5, 0, "b")[3].found

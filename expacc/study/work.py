@@ -30,7 +30,7 @@ from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 
 __all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
 
-MODELS = {"linear": Model(), "mlp": Model((64,))}
+MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
 SMALL = 1000  # training rows up to which trials are judged on three inner folds, not on one
 STEPS, BATCHES = 500, (64, 1024)
 
