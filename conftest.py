@@ -6,7 +6,8 @@ import pytest
 import torch
 
 # The kernels import Triton, which a machine without a GPU need not have.
-collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["expacc/ops/kernels_*.py"]
+_KERNELS = ["expacc/ops/kernels_*.py", "expacc/ops/fused_head.py"]
+collect_ignore_glob = [] if importlib.util.find_spec("triton") else _KERNELS
 
 
 @pytest.fixture(autouse=True)

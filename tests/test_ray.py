@@ -55,7 +55,7 @@ def two_nodes():
 
 @pytest.mark.usefixtures("one_node")
 class TestOneNode:
-    # The only quick one, because each process of a parallel test run would start a cluster.
+    @pytest.mark.slow
     def test_rows_are_those_of_the_local_engine(self, tmp_path):
         for executor in ("studies:execute", "studies:multiply"):
             folder = tmp_path / executor.replace(":", "-")
