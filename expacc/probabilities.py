@@ -30,7 +30,7 @@ def log_orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
 
     Args:
         margins: (…, C-1), any floating dtype; +inf is an absent rival.
-        nodes: of the quadrature; None for 16 to 40 by need (float32 and below) or 40 (float64).
+        nodes: of the quadrature; None for 15 to 40 by need (float32 and below) or 40 (float64).
 
     Returns:
         (…), in the margins' dtype. Its gradient is right wherever log P is. Double backward is
@@ -66,7 +66,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
 
     Args:
         margins: (…, C-1), any floating dtype; +inf is an absent rival.
-        nodes: of the quadrature; None for 16 to 40 by need (float32 and below) or 40 (float64).
+        nodes: of the quadrature; None for 15 to 40 by need (float32 and below) or 40 (float64).
 
     Returns:
         (…), in the margins' dtype. Double backward is refused.

@@ -142,6 +142,18 @@ def test_weights_of_rows_are_copies(name):
     torch.testing.assert_close(found, summed, atol=1e-12, rtol=1e-9)
 
 
+def test_weights_below_a_row_do_not_turn_the_deviation_round():
+    rows = table()
+    small = Rows(rows.features, rows.labels, 3, torch.full((120,), 1e-3))
+    runs = [Run("a", EVERY, loss="exact", numbers={"sigma": 1.0}, learning_rate=0.05)]
+    plan = Plan(batch=1000, epochs=30, keep="last")
+    for weighted in (small, rows):
+        model = train_runs(weighted, runs, plan)[0].model
+        assert (model.logits(rows.features).argmax(1) == rows.labels).float().mean() > 0.75
+    none = Rows(rows.features, rows.labels, 3, torch.zeros(120))
+    assert train_runs(none, runs, plan)[0].failed_step is None
+
+
 def test_loss_objects_are_the_named_losses():
     for loss, name in (
         (expacc.ExactLoss(sigma=2.0, margin=1.0), "exact"),

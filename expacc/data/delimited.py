@@ -205,8 +205,7 @@ class _Reader:
 
     def _quoted(self, line: str) -> tuple[list[str], list[int]]:
         """The fields of a record with quotes, which may run over several lines."""
-        quote, delimiter, blanks = self.quote, self.delimiter, self.blanks
-        assert quote is not None
+        quote, delimiter, blanks = self.quote or "", self.delimiter, self.blanks
         gaps = delimiter == WHITESPACE
         begun = self.lines.number
         fields: list[str] = []
@@ -264,8 +263,7 @@ class _Reader:
 
     def _within(self, line: str, place: int) -> tuple[str, str, int]:
         """What stands between quotes, the line they close in, and the place behind them."""
-        quote = self.quote
-        assert quote is not None
+        quote = self.quote or ""  # never empty here: a quote was seen
         opened = self.lines.number, place + 1
         parts = []
         place += 1

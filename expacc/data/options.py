@@ -69,7 +69,7 @@ class ReadOptions:
         if not isinstance(self.header, bool):
             raise TypeError(f"header must be True or False; got {self.header!r}.")
         if self.delimiter is not None:
-            put("delimiter", self._delimiter())
+            put("delimiter", self._delimiter(self.delimiter))
         if self.quote is not None and (
             len(self.quote) != 1 or self.quote in "\r\n\0 " or self.quote == self.delimiter
         ):
@@ -96,9 +96,8 @@ class ReadOptions:
             if value < low:
                 raise ValueError(f"{name} must be >= {low}; got {value}.")
 
-    def _delimiter(self) -> str:
-        assert self.delimiter is not None
-        delimiter = _DELIMITERS.get(self.delimiter, self.delimiter)
+    def _delimiter(self, given: str) -> str:
+        delimiter = _DELIMITERS.get(given, given)
         if delimiter != "whitespace" and (len(delimiter) != 1 or delimiter in '"\r\n\0'):
             raise ValueError(
                 "delimiter must be one character, 'comma', 'semicolon', 'tab', 'pipe' or "

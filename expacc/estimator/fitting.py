@@ -74,7 +74,10 @@ def fit_model(prepared: Prepared, recipe: Recipe) -> Fitted:
     logits = {-1: bench.held_out(starts[:-1], folds)}
     for place in range(len(recipe.settings)):
         logits[place] = bench.held_out([each[place] for each in polished], folds)
-    chosen = _choose(logits, bench.codes, bench.weight, recipe) if folds else _unguarded(recipe)
+    base = logits[-1]
+    chosen = _unguarded(recipe)
+    if base is not None:
+        chosen = _choose(base, logits, bench.codes, bench.weight, recipe)
     final = starts[-1]
     if chosen >= 0:
         trained = bench.polish([everyone], [final], recipe.settings[chosen : chosen + 1])[0][0]
@@ -113,12 +116,14 @@ def _accuracy(logits: Array, codes: NDArray[np.int64], weight: Array) -> float:
 
 
 def _choose(
-    logits: dict[int, Array | None], codes: NDArray[np.int64], weight: Array, recipe: Recipe
+    start: Array,
+    logits: dict[int, Array | None],
+    codes: NDArray[np.int64],
+    weight: Array,
+    recipe: Recipe,
 ) -> int:
     """The setting that beats the start by most beyond a standard error; -1 for the start."""
-    base = logits[-1]
-    assert base is not None
-    right = (base.argmax(axis=1) == codes).astype(np.float64)
+    right = (start.argmax(axis=1) == codes).astype(np.float64)
     best, lead = -1, 0.0 if recipe.guard else -np.inf
     part = weight / weight.sum()
     count = 1 / (part @ part)  # of rows, as far as their weights are equal

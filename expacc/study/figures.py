@@ -141,7 +141,8 @@ def inline_svg(figure: Figure, key: str, title: str, finding: str) -> str:
         figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     text = buffer.getvalue()
     box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', text)
-    assert box is not None
+    if box is None:
+        raise ValueError("figure must be drawn with a viewBox from 0 0; matplotlib gave none.")
     width, height = (float(number) for number in box.groups())
     body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.S)

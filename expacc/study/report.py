@@ -94,8 +94,7 @@ def report_html(record: StudyRecord, board: Leaderboard, found: list[Suspects]) 
 
 
 def _style_sheet(environment: Environment) -> str:
-    assert environment.loader is not None
-    css = environment.loader.get_source(environment, "report.css")[0]
+    css = environment.get_template("report.css").render()
     night = "".join(
         f'.picture [fill="{day}"]{{fill:{dark}}}.picture [stroke="{day}"]{{stroke:{dark}}}\n'
         for day, dark in DARK.items()

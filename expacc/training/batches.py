@@ -125,4 +125,4 @@ class Batches:
             weight = weight if inside is None else weight * inside
         weight = weight.unsqueeze(1)
         total = weight.sum(2, keepdim=True)
-        return inputs, Batch(index, weight / total.clamp(min=1e-30), total)
+        return inputs, Batch(index, weight / torch.where(total > 0, total, 1), total)

@@ -108,6 +108,8 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
     classes = logits.shape[1]
     part = batch.share / classes
     count = batch.total * classes
+    if isinstance(count, Tensor):
+        count = count.clamp(min=2)  # weights may sum to less than a row
     correction = count / (count - 1)
     mean = (logits * part).sum((1, 2), keepdim=True)
     centred = logits - mean
