@@ -57,8 +57,8 @@ def test_a_study_from_a_name_to_a_report(study):
     assert "cross entropy" in lines[0]
     assert lines[0].endswith(".")
     assert "EXACT" in done.stdout
-    assert lines[-2] == "Report: expacc-iris/report.html"
-    assert re.fullmatch(r"Train .+ on all rows: expacc fit iris --from expacc-iris", lines[-1])
+    assert lines[-1] == "Report: expacc-iris/report.html"
+    assert re.fullmatch(r"Train .+ on all rows: expacc fit iris --from expacc-iris", lines[-2])
     assert "target 'class'" in done.stderr
     assert "petal width (cm): number from 0.1 to 2.5" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -199,7 +199,7 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     assert found["left_out"] == {"column 4": "as asked"}
     assert found["classes"] == {"a": 20, "b": 20}
     assert main(["compare", "t.data", *options, *TINY, "--quiet"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    last = capsys.readouterr().out.splitlines()[-2]
     assert last.endswith(
         "expacc fit t.data --target 3 --no-header --delimiter ';' --decimal , --drop 4 "
         "--from expacc-t"

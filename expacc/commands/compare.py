@@ -179,10 +179,10 @@ def answer(
         print_leaderboard(board, screen.console())
     path = write_report(record, out)
     screen.say("")
-    screen.say(f"Report: {shown_path(path)}", "bold")
     if next_step and board.answer.choice:
         line = shell([*next_step, "--from", shown_path(out)])
         screen.say(f"Train {board.answer.choice} on all rows: {line}")
+    screen.say(f"Report: {shown_path(path)}", "bold")
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
 
 
