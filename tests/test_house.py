@@ -128,6 +128,8 @@ FLOW = [
     {"expacc.study.compare"},
     {"expacc.study.forecast", "expacc.study.deploy"},
     {"expacc.study.predictions"},
+    {"expacc.recipes", "expacc.recipes.page"},
+    {"expacc.recipes.recipe"},
     {"expacc.commands", "expacc.commands.reading", "expacc.commands.screen"},
     {"expacc.commands.tables"},
     {"expacc.commands.compare", "expacc.commands.fit"},
@@ -173,6 +175,7 @@ EXTRAS = {
     "commands": {"typer", "rich"},
     "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
+    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "jinja2", "markupsafe"},
     "study": {
         "numpy",
         "scipy",

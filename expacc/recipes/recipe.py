@@ -1,0 +1,83 @@
+"""What a recipe is: what it needs, what it runs, and the page that it writes from stored rows."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from expacc.recipes.page import Page
+from expacc.study.items import FailedRows, Shared, WorkItem
+from expacc.study.rows import Row
+
+__all__ = ["Ask", "Recipe", "Work"]
+
+Paper = Literal["EXACT", "leaky expected error", "mixing", "blog"]
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What the user asked for.
+
+    Args:
+        data: the folder that holds the recipes' data folders (``exact-uci``, ``mnist`` …); None
+            if none was named.
+        seeds: repeats with other seeds; None for the paper's own number.
+        quick: a small part of the whole, in a minute or so: fewer tables, seeds and trials, but
+            every step of the way.
+        seed: of everything random.
+        device: where to train.
+    """
+
+    data: Path | None = None
+    seeds: int | None = None
+    quick: bool = False
+    seed: int = 0
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a recipe runs, cut into items for the engines of a study.
+
+    Args:
+        items: a second to a minute each; all rows of an item are saved together.
+        executor: carries an item out, as 'package.module:function'.
+        failed_rows: the rows of an item that gave none.
+        shared: data for every item: bytes and arrays.
+        missing: one sentence per part that cannot be done: which files, and where they come from.
+        facts: what the page needs to know beside the rows, as JSON holds it.
+    """
+
+    items: tuple[WorkItem, ...]
+    executor: str
+    failed_rows: FailedRows
+    shared: Shared = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One table or figure of a paper, to be done again.
+
+    Args:
+        name: as typed after ``expacc reproduce``.
+        paper: whose claim it is.
+        shows: which tables and figures: 'Tables 1, 2, 8'.
+        what: one line.
+        needs: data folders under ``--data``; empty for none.
+        minutes: on two cores, measured.
+        plan: cuts the work; raises a ValueError with one sentence if nothing can be done.
+        write: the page, from the rows that there are, all or a part, and the facts of the work.
+        alone: True if items measure time, and must not run beside each other.
+    """
+
+    name: str
+    paper: Paper
+    shows: str
+    what: str
+    needs: tuple[str, ...]
+    minutes: float
+    plan: Callable[[Ask], Work]
+    write: Callable[[Sequence[Row], Mapping[str, Any]], Page]
+    alone: bool = False
