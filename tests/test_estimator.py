@@ -23,7 +23,11 @@ from sklearn.preprocessing import StandardScaler
 
 import expacc
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
-from expacc.estimator.calibration import expected_calibration_error, fit_temperature
+from expacc.estimator.calibration import (
+    Calibration,
+    expected_calibration_error,
+    fit_calibration,
+)
 
 IRIS = load_iris(return_X_y=True)
 WINE = load_wine(return_X_y=True)
@@ -210,7 +214,30 @@ def test_temperature_of_known_logits():
     logits = rng.normal(size=(20000, 3))
     chance = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     codes = (chance.cumsum(1) < rng.random((20000, 1))).sum(1)
-    assert fit_temperature(logits * 5, codes, np.ones(20000)) == pytest.approx(5, rel=0.05)
+    found = fit_calibration(logits * 5, codes, np.ones(20000))
+    assert found.temperature == pytest.approx(5, rel=0.05)
+    assert found.bend == pytest.approx(1, abs=0.05)
+
+
+def test_bend_of_known_logits():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(20000, 3)) * 4
+    truth = Calibration(2.0, 0.4)
+    chance = truth.probabilities(logits)
+    codes = (chance.cumsum(1) < rng.random((20000, 1))).sum(1)
+    found = fit_calibration(logits, codes, np.ones(20000))
+    assert found.temperature == pytest.approx(2, rel=0.1)
+    assert found.bend == pytest.approx(0.4, rel=0.1)
+    assert (chance.argmax(1) == logits.argmax(1)).all()
+
+
+@pytest.mark.parametrize("logits", [np.zeros((6, 3)), np.eye(3)[[0, 1, 2] * 2] * 1e300])
+def test_calibration_of_odd_logits_is_finite(logits):
+    codes = np.array([0, 1, 2] * 2)
+    for labels in (codes, codes[::-1].copy()):
+        found = fit_calibration(logits, labels, np.ones(6))
+        assert np.isfinite([found.temperature, found.bend]).all()
+        assert np.isfinite(found.probabilities(logits)).all()
 
 
 def test_probabilities_are_calibrated_and_keep_the_argmax():
@@ -269,6 +296,7 @@ HOSTILE = {
     "other shapes": damage_json(lambda facts: facts.update(layers=[[3, 5]])),
     "other features": damage_json(lambda facts: facts.update(features=7)),
     "a wild temperature": damage_json(lambda facts: facts.update(temperature=-1)),
+    "a wild bend": damage_json(lambda facts: facts.update(bend=2)),
     "names that do not fit": damage_json(lambda facts: facts.update(feature_names=["a"])),
     "a huge layer": damage_json(lambda facts: facts.update(layers=[[3, 10**9]], features=10**9)),
 }

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from expacc.estimator.calibration import probabilities
+from expacc.estimator.calibration import Calibration
 from expacc.estimator.fitting import Fitted, Recipe, fit_model
 from expacc.estimator.inputs import Array, prepare, read_features, read_training
 from expacc.estimator.saving import read_folder, write_folder
@@ -43,7 +43,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batch_size: 'auto' for full batches up to 4,096 rows (128 for networks), 1,024 beyond.
         dropout: share of hidden units dropped in training.
         guard: keep the start unless held-out rows show a gain beyond a standard error.
-        calibrate: temperature-scale ``predict_proba`` on held-out rows. The prediction is always
+        calibrate: calibrate ``predict_proba`` on held-out rows. The prediction is always
             the class of the largest probability.
         folds: how many, for choosing and for calibrating.
         class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
@@ -56,7 +56,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_features_in_, feature_names_in_: as in scikit-learn.
         chosen_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
         held_out_: accuracy on held-out rows of the start and of each setting tried.
-        temperature_: of ``predict_proba``.
+        temperature_, bend_: of ``predict_proba``: exp(-(gap / temperature) ** bend), normalised.
         coef_, intercept_: of a linear model, (C, F) and (C).
 
     Example:
@@ -155,7 +155,8 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.layers_ = [
             (layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in fitted.model.layers
         ]
-        self.temperature_ = fitted.temperature
+        self.temperature_ = fitted.calibration.temperature
+        self.bend_ = fitted.calibration.bend
         self.held_out_ = fitted.held_out
         chosen = fitted.chosen
         self.chosen_ = {"loss": "cross_entropy"} if chosen is None else chosen.describe()
@@ -202,7 +203,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities (n, C), in the order of ``classes_``."""
-        return probabilities(self._logits(X), self.temperature_)
+        return Calibration(self.temperature_, self.bend_).probabilities(self._logits(X))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms."""

@@ -33,6 +33,7 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         "feature_names": _names(classifier),
         "layers": [list(weight.shape) for weight, _ in classifier.layers_],
         "temperature": classifier.temperature_,
+        "bend": classifier.bend_,
         "chosen": classifier.chosen_,
         "held_out": classifier.held_out_,
         "parameters": _parameters(classifier),
@@ -112,6 +113,9 @@ def read_folder(cls: type, folder: Path) -> Any:
         classifier.temperature_ = float(facts["temperature"])
         if not (math.isfinite(classifier.temperature_) and classifier.temperature_ > 0):
             raise ValueError("temperature")
+        classifier.bend_ = float(facts["bend"])
+        if not 0 < classifier.bend_ <= 1:
+            raise ValueError("bend")
         classifier.chosen_, classifier.held_out_ = dict(facts["chosen"]), dict(facts["held_out"])
         shapes = [(int(out), int(into)) for out, into in facts["layers"]]
     except (KeyError, TypeError, ValueError, AttributeError) as wrong:

@@ -214,7 +214,7 @@ def train_loss(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "
             "trial. Use another --loss, or more --trials."
         )
-    trial, row, temperature = found
+    trial, row, calibration = found
     classifier = AccuracyClassifier(loss=loss, hidden=MODELS[model].hidden, random_state=seed)
     classifier.classes_ = np.array(table.target.classes)
     classifier.n_features_in_ = preprocessor.width
@@ -222,7 +222,8 @@ def train_loss(
         (layer.weight.double().cpu().numpy(), layer.bias.double().cpu().numpy())
         for layer in result.model.layers
     ]
-    classifier.temperature_ = temperature
+    classifier.temperature_ = calibration.temperature
+    classifier.bend_ = calibration.bend
     classifier.chosen_ = {"loss": loss, **trial.found}
     classifier.held_out_ = {loss: row.metrics["validation_accuracy"]}
     return _deployed(classifier, preprocessor, table, f"best of {trials} trials")

@@ -71,7 +71,7 @@ def reliability_chart(
     return chart(
         "reliability",
         "Can its confidence be trusted?",
-        "Test predictions in ten classes of confidence, after temperature scaling. On the dotted "
+        "Test predictions in ten classes of confidence, after calibration. On the dotted "
         "line, predictions that claim 80 % are right in 80 of 100 cases; below it a model is too "
         "sure of itself.",
         f"Distance from the dotted line in points, all folds together; 0 is perfect: {errors}.",

@@ -84,8 +84,8 @@ class Row:
         seed: which repeat, from 0.
         numbers: what the search chose: learning_rate, weight_decay, leak …
         metrics: of final and outside rows 'accuracy', 'balanced_accuracy', 'log_loss',
-            'calibration_error', 'train_accuracy', 'temperature'; of trials 'validation_accuracy'
-            and 'validation_loss'. Empty for a failed run.
+            'calibration_error', 'train_accuracy', 'temperature', 'bend'; of trials
+            'validation_accuracy' and 'validation_loss'. Empty for a failed run.
         curves: name → one number per epoch: 'validation_accuracy', 'train_accuracy' …
         predictions: of final and outside rows.
         seconds: its share of the time of what was trained with it.

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
 from expacc.estimator.calibration import (
+    Calibration,
     expected_calibration_error,
-    fit_temperature,
-    probabilities,
+    fit_calibration,
 )
 from expacc.schedules import geometric
 from expacc.study.items import Shared, WorkItem
@@ -141,8 +141,8 @@ class Bench:
         """Train on the device that the item names; models come back to the CPU."""
         return train_runs(self.rows, runs, plan, device=self.ask.get("device", "cpu"))
 
-    def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, float] | None]]:
-        """Rows of all trials; per loss the best trial, its row and its temperature."""
+    def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, Calibration] | None]]:
+        """Rows of all trials; per loss the best trial, its row and its calibration."""
         start = time.perf_counter()
         runs, tags = [], []
         for loss, trials in self.trials.items():
@@ -155,7 +155,7 @@ class Bench:
         results = dict(zip(tags, self.together(runs, plan), strict=True))
         each = (time.perf_counter() - start) / max(1, len(runs) / len(self.inner))
         found: list[Row] = []
-        best: dict[str, tuple[Trial, Row, float] | None] = {}
+        best: dict[str, tuple[Trial, Row, Calibration] | None] = {}
         for loss, trials in self.trials.items():
             own = [self._trial_row(loss, trial, results, each) for trial in trials]
             found += own
@@ -163,8 +163,8 @@ class Bench:
             best[loss] = None
             if good:
                 place = max(good, key=lambda p: _merit(own[p]))
-                temperature = self._temperature(loss, place, results)
-                best[loss] = (trials[place], own[place], temperature)
+                calibration = self._calibration(loss, place, results)
+                best[loss] = (trials[place], own[place], calibration)
         return found, best
 
     def _trial_row(
@@ -201,7 +201,7 @@ class Bench:
             failure=f"{bad[0]} is not finite" if bad else None,
         )
 
-    def _temperature(self, loss: str, place: int, results: dict[Any, RunResult]) -> float:
+    def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
         logits, codes = [], []
         for fold, (_, held) in enumerate(self.inner):
@@ -210,11 +210,11 @@ class Bench:
                 logits.append(model.logits(self.rows.features[held]).double().numpy())
                 codes.append(self.rows.labels[held].numpy())
         known = np.concatenate(codes)
-        return fit_temperature(np.concatenate(logits), known, np.ones(len(known)))
+        return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
 
     def finals(
         self,
-        best: dict[str, tuple[Trial, Row, float] | None],
+        best: dict[str, tuple[Trial, Row, Calibration] | None],
         test: SealedTest,
         given: NDArray[np.int64],
     ) -> list[Row]:
@@ -242,10 +242,10 @@ class Bench:
                     )
                     rows.append(_row(self.item, "final", loss, seed, failure=reason))
                     continue
-                trial, trial_row, temperature = found
+                trial, trial_row, calibration = found
                 logits = _score(test, f"{loss}|{seed}", result.model)
                 right = result.model.logits(self.rows.features[own]).argmax(1)
-                metrics, predictions = _judge(logits, temperature, test.rows, given)
+                metrics, predictions = _judge(logits, calibration, test.rows, given)
                 fit = float((right == self.rows.labels[own]).double().mean())
                 rows.append(
                     _row(
@@ -254,7 +254,12 @@ class Bench:
                         loss,
                         seed,
                         numbers=trial.found,
-                        metrics={**metrics, "train_accuracy": fit, "temperature": temperature},
+                        metrics={
+                            **metrics,
+                            "train_accuracy": fit,
+                            "temperature": calibration.temperature,
+                            "bend": calibration.bend,
+                        },
                         curves=trial_row.curves,
                         predictions=predictions,
                         seconds=each,
@@ -292,9 +297,9 @@ def _score(test: SealedTest, method: str, model: Any) -> Array:
 
 
 def _judge(
-    logits: Array, temperature: float, rows: NDArray[np.int64], given: NDArray[np.int64]
+    logits: Array, calibration: Calibration, rows: NDArray[np.int64], given: NDArray[np.int64]
 ) -> tuple[dict[str, float], Predictions]:
-    chance = probabilities(logits, temperature)
+    chance = calibration.probabilities(logits)
     predicted = logits.argmax(axis=1)
     right = predicted == given
     own = chance[np.arange(len(given)), given]
@@ -334,7 +339,7 @@ def _outside(bench: Bench, test: SealedTest, given: NDArray[np.int64]) -> Row:
         return logits
 
     test.score(OUTSIDE, predict)
-    metrics, predictions = _judge(logits, 1.0, test.rows, given)
+    metrics, predictions = _judge(logits, Calibration(), test.rows, given)
     return _row(
         bench.item,
         "outside",
