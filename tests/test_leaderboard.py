@@ -229,6 +229,25 @@ def test_protocols(folds, kind, count):
     assert len(protocol.folds) == count
 
 
+def test_folds_that_came_with_a_table_are_all_asked_for():
+    assert read_protocol("holdout", ("1", "2", "3", "4")).text == "4 given folds"
+    assert read_protocol("holdout", ("holdout",)).kind == "holdout"
+    record = sample(folds="4", trials=0)
+    (name,) = record.tables
+    facts = replace(record.tables[name], folds=("1", "2", "3", "4"))
+    record = replace(record, settings={**record.settings, "folds": "holdout"}, tables={name: facts})
+    board = leaderboard(record)
+    assert board.boards[0].complete
+    assert board.boards[0].entry("exact").test is not None
+    cut = replace(record, rows=tuple(row for row in record.rows if row.fold != "4"))
+    assert not leaderboard(cut).boards[0].complete
+    repeated = replace(facts, folds=("1.1", "1.2", "2.1", "2.2"))
+    few = replace(
+        record, settings={**record.settings, "folds": "2x2"}, tables={name: repeated}, rows=()
+    )
+    assert leaderboard(few).boards[0].folds == repeated.folds
+
+
 def test_labels_must_fit_their_table():
     with pytest.raises(ValueError, match="one class number per row"):
         TableFacts("t", 3, 2, ("a", "b"), np.zeros(2, np.int32))

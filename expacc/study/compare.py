@@ -158,7 +158,10 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
     for table in tables:
         if table.name in facts:
             raise ValueError(f"tables must have different names; got {table.name!r} twice.")
-        dealt = _splits(table, settings)
+        try:
+            dealt = _splits(table, settings)
+        except ValueError as error:
+            raise ValueError(f"{table.name}: {error}") from None
         notes += [f"{table.name}: {note}" for note in dealt.notes]
         splits = _named(dealt, settings)
         shared |= pack_table(table) | pack_splits(table.name, splits)
@@ -171,6 +174,7 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
             notes=tuple(table.notes),
             sha256=table.sha256,
             target=table.target.name,
+            folds=tuple(split.name for split in splits),
         )
         for noise in settings.label_noise:
             for split in splits:
@@ -295,6 +299,7 @@ def load_record(folder: str | Path) -> StudyRecord:
                 notes=tuple(facts["notes"]),
                 sha256=facts["sha256"],
                 target=facts["target"],
+                folds=tuple(facts.get("folds", ())),
             )
             for facts in notes.get("tables", ())
         }

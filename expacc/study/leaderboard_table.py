@@ -114,7 +114,8 @@ class TableBoard:
 
 def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     """Build the leaderboard of one table at one share of wrong training labels."""
-    facts, protocol = record.tables[table], read_protocol(record.folds)
+    facts = record.tables[table]
+    protocol = read_protocol(record.folds, facts.folds)
     rows = record.finals(table, noise=noise)
     seconds: dict[str, float] = defaultdict(float)
     for row in record.rows:

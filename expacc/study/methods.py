@@ -39,7 +39,9 @@ def setting_text(value: Any) -> str:
 
 def methods_text(record: StudyRecord) -> str:
     """The methods paragraph: data, models, search, protocol, statistics, software."""
-    settings, protocol = record.settings, read_protocol(record.folds)
+    settings = record.settings
+    named = {table.folds for table in record.tables.values()}
+    protocol = read_protocol(record.folds, named.pop() if len(named) == 1 else ())
     rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss != REFERENCE]
     tables = list(record.tables.values())
     sizes = sorted(table.rows for table in tables)
@@ -66,7 +68,9 @@ def methods_text(record: StudyRecord) -> str:
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
     shown = {
         "5x2": "five replications of stratified two-fold cross-validation (5×2 cv)",
-        "folds": f"stratified cross-validation ({protocol.text})",
+        "folds": f"cross-validation ({protocol.text})"
+        if protocol.text.endswith("given folds")
+        else f"stratified cross-validation ({protocol.text})",
         "holdout": "a single stratified holdout",
     }[protocol.kind]
     sentences.append(

@@ -33,8 +33,8 @@ class Protocol:
         }[self.kind]
 
 
-def read_protocol(folds: str) -> Protocol:
-    """Read the setting 'folds'.
+def read_protocol(folds: str, named: tuple[str, ...] = ()) -> Protocol:
+    """Read the setting 'folds'; ``named`` are the folds that a table has of its own.
 
     >>> read_protocol("5x2").text, read_protocol("10").text, read_protocol("3x10").text
     ('5×2 cv', '10-fold cv', '3×10-fold cv')
@@ -42,6 +42,8 @@ def read_protocol(folds: str) -> Protocol:
     if folds == "5x2":
         names = tuple(f"{repeat}{half}" for repeat in range(1, 6) for half in "ab")
         return Protocol("5x2", "5×2 cv", names, 2)
+    if folds.startswith("holdout") and len(named) > 1:
+        return Protocol("folds", f"{len(named)} given folds", named, len(named))
     if folds.startswith("holdout"):
         return Protocol("holdout", "one holdout", ("holdout",))
     found = re.fullmatch(r"(?:(\d{1,4})[x×])?(\d{1,4})", folds)
@@ -49,6 +51,6 @@ def read_protocol(folds: str) -> Protocol:
         return Protocol("folds", f"splits {folds!r}")
     repeats, parts = found.groups()
     if repeats:
-        return Protocol("folds", f"{repeats}×{parts}-fold cv", (), int(parts))
-    names = tuple(str(fold) for fold in range(1, int(parts) + 1))
+        return Protocol("folds", f"{repeats}×{parts}-fold cv", named, int(parts))
+    names = named or tuple(str(fold) for fold in range(1, int(parts) + 1))
     return Protocol("folds", f"{parts}-fold cv", names, int(parts))

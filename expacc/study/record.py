@@ -25,6 +25,7 @@ class TableFacts:
         notes: what was noticed when it was read.
         sha256: of the file.
         target: the name of the column that holds the labels.
+        folds: the names of all its folds, as rows carry them; () if they follow from the protocol.
     """
 
     name: str
@@ -35,6 +36,7 @@ class TableFacts:
     notes: tuple[str, ...] = ()
     sha256: str = ""
     target: str = ""
+    folds: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if np.shape(self.labels) != (self.rows,):
