@@ -7,8 +7,9 @@ from pathlib import Path
 
 from expacc.study.compare import Study, identity
 from expacc.study.items import WorkItem
+from expacc.study.selection import INNER_FOLDS, SMALL
 from expacc.study.store import FILE, Store
-from expacc.study.work import BATCHES, MODELS, SMALL, STEPS
+from expacc.study.work import BATCHES, MODELS, STEPS
 
 __all__ = ["expected_seconds", "items_done"]
 
@@ -37,7 +38,7 @@ def _seconds(study: Study, item: WorkItem) -> float:
     features = sum(max(1, len(levels)) for _, _, levels in facts["columns"])
     widths = (features, *MODELS[model].hidden, len(facts["classes"]))
     weights = sum(a * b for a, b in itertools.pairwise(widths))
-    inner = 3 if rows < SMALL else 1
+    inner = INNER_FOLDS if rows < SMALL else 1
     batch = min(BATCHES[1], max(BATCHES[0], rows / 16))
     seen = max(10 * rows, min(60 * rows, STEPS * batch))  # rows, over all epochs
     runs: int = len(ask["losses"]) * (ask["trials"] * inner + ask["seeds"])

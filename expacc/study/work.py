@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
+from expacc.data import SealedTest, TrainRows, derive_seed, open_split
 from expacc.estimator.calibration import (
     Calibration,
     expected_calibration_error,
@@ -25,13 +25,13 @@ from expacc.study.items import Shared, WorkItem
 from expacc.study.loss_names import OUTSIDE
 from expacc.study.parcel import unpack_split, unpack_table
 from expacc.study.rows import Predictions, Row
+from expacc.study.selection import best_trial, inner_splits
 from expacc.study.space import Trial, trials_of
 from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 
 __all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
 
 MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
-SMALL = 1000  # training rows up to which trials are judged on three inner folds, not on one
 STEPS, BATCHES = 500, (64, 1024)
 
 Array = NDArray[np.float64]
@@ -98,12 +98,19 @@ class Bench:
             features = np.concatenate([features, train.validation.features])
             labels = np.concatenate([labels, train.validation.labels])
         else:
-            inner = _inner(labels, self.ask["seed"], item.key)
+            inner = inner_splits(labels, self.ask["seed"], item.key)
         self.inner = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in inner]
         self.rows = Rows(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
         name = f"{self.ask['table']}/{self.ask['fold']}"
         self.trials = {
-            loss: trials_of(loss, self.ask["model"], self.ask["trials"], self.ask["seed"], name)
+            loss: trials_of(
+                loss,
+                self.ask["model"],
+                self.ask["trials"],
+                self.ask["seed"],
+                name,
+                len(self.own),
+            )
             for loss in self.ask["losses"]
         }
 
@@ -135,6 +142,8 @@ class Bench:
             numbers=trial.numbers,
             learning_rate=geometric(rate, rate / 50),
             weight_decay=trial.weight_decay,
+            # As in its paper; as sigma falls, the norm of its gradient changes by orders.
+            normalize=loss == "exact",
         )
 
     def together(self, runs: list[Run], plan: Plan) -> list[RunResult]:
@@ -159,10 +168,9 @@ class Bench:
         for loss, trials in self.trials.items():
             own = [self._trial_row(loss, trial, results, each) for trial in trials]
             found += own
-            good = [place for place, row in enumerate(own) if row.failure is None]
             best[loss] = None
-            if good:
-                place = max(good, key=lambda p: _merit(own[p]))
+            place = best_trial(own, sum(len(held) for _, held in self.inner))
+            if place is not None:
                 calibration = self._calibration(loss, place, results)
                 best[loss] = (trials[place], own[place], calibration)
         return found, best
@@ -266,21 +274,6 @@ class Bench:
                     )
                 )
         return rows
-
-
-def _inner(
-    labels: NDArray[np.int64], seed: int, name: str
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    if len(labels) < SMALL:
-        splits = stratified_folds(labels, 3, 1, seed=seed, name=f"{name}/inner")
-    else:
-        splits = holdout(labels, 0.25, seed=seed, name=f"{name}/inner")
-    return [(split.train, split.test) for split in splits]
-
-
-def _merit(row: Row) -> tuple[float, float]:
-    """Accuracy first, then cross entropy, which tells equals apart."""
-    return row.metrics["validation_accuracy"], -row.metrics["validation_loss"]
 
 
 def _score(test: SealedTest, method: str, model: Any) -> Array:
