@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # One thread: the tensors of tests and examples are small, and idle threads cost more than they give.
 export OMP_NUM_THREADS ?= 1
+# The folder that holds the data of the papers, and where the runs of `make results` are kept.
+DATA ?= $(EXPACC_DATA)
+RUNS ?= expacc-reproduce
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-gpu check format bench figures clean
+.PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -53,6 +56,14 @@ bench: install ## Measure speed and memory; results go to benchmarks/results/.
 
 figures: install ## Draw the figures of the README.
 	@$(BIN)/python docs/figures/draw_losses.py
+
+results: install ## Do all of the papers' tables again (DATA=folder), then results-docs; resumes.
+	@$(BIN)/expacc reproduce --all $(if $(DATA),--data "$(DATA)") --out "$(RUNS)"
+	@$(MAKE) --no-print-directory results-docs
+
+results-docs: install ## Write docs/results.md and the README's results from stored rows; runs nothing.
+	@$(BIN)/expacc reproduce --all --no-run --quiet --out "$(RUNS)"
+	@$(BIN)/python docs/write_results.py "$(RUNS)"
 
 clean: ## Remove the environment and everything generated.
 	rm -rf $(VENV) build dist *.egg-info expacc-digits .pytest_cache .mypy_cache .ruff_cache

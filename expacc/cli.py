@@ -77,7 +77,7 @@ def compare(
     folds: Annotated[
         str, Option("--folds", metavar="10|5x2|holdout", help="How accuracy is measured.")
     ] = "10",
-    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 1,
+    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 3,
     label_noise: Annotated[
         str, Option("--label-noise", metavar="A,B", help="Share of wrong training labels.")
     ] = "0",
@@ -203,6 +203,66 @@ def predict(
     from expacc.commands import fit as command
 
     command.predict(folder, data, out, reading=reading, screen=Screen(quiet=quiet))
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc reproduce
+  expacc reproduce exact-toy
+  expacc reproduce exact-uci --data ~/data --quick
+The same command again goes on where it stopped. What is looked for under
+--data, and where that comes from: docs/reproduce.md."""
+)
+def reproduce(
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="A recipe; without it, all are listed.")
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Run all, and make a book of them.")] = False,
+    data: Annotated[
+        Path | None,
+        Option(
+            "--data",
+            metavar="DIR",
+            envvar="EXPACC_DATA",
+            show_envvar=False,
+            help="Folder of data; or set EXPACC_DATA.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, Option("--seeds", metavar="N", help="Default: as many as the paper.")
+    ] = None,
+    quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-reproduce.")
+    ] = None,
+    engine: Annotated[
+        str, Option("--engine", metavar="local|ray", help="Where to compute.")
+    ] = "local",
+    workers: Annotated[
+        int | None, Option("--workers", metavar="N", help="Processes; default: one a core.")
+    ] = None,
+    address: Annotated[
+        str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+    ] = None,
+    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    seed: Seed = 0,
+    fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
+    no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Do the papers' tables and figures again: ours beside theirs."""
+    from expacc.commands import reproduce as command
+
+    screen = Screen(quiet=quiet, as_json=as_json)
+    ask = command.ask_for(data, seeds, quick, seed, device)
+    typed = ("expacc", *_typed.arguments)
+    folder = out or Path("expacc-reproduce")
+    where = command.Where(folder, engine, workers, address, fresh, dry_run, no_run, typed)
+    command.reproduce(name, ask, where, screen, everything=everything)
 
 
 @app.command(epilog="Example: expacc read cars.data --no-header --drop id")

@@ -16,7 +16,7 @@ from expacc.study.compare import load_record
 from expacc.study.store import Store
 
 TINY = ["--trials", "2", "--folds", "2", "--losses", "exact", "--workers", "0"]
-COMMANDS = ["compare", "show", "report", "fit", "predict", "read"]
+COMMANDS = ["compare", "show", "report", "fit", "predict", "read", "reproduce"]
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """What a page holds, before it becomes HTML or Markdown: plain frozen records."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from expacc.study.figures import Chart
+if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
+    from expacc.study.figures import Chart
 
 __all__ = ["Beside", "Grid", "Number", "Page", "Section", "verdict"]
 
@@ -103,7 +105,7 @@ class Section:
     unit: str = "points"
     slack: float = SLACK
     grids: tuple[Grid, ...] = ()
-    charts: tuple[Chart, ...] = ()
+    charts: tuple["Chart", ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from expacc.recipes.page import Page
-from expacc.study.items import FailedRows, Shared, WorkItem
-from expacc.study.rows import Row
+
+if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
+    from expacc.study.items import FailedRows, Shared, WorkItem
+    from expacc.study.rows import Row
 
 __all__ = ["Ask", "Recipe", "Work"]
 
@@ -45,13 +47,14 @@ class Work:
         failed_rows: the rows of an item that gave none.
         shared: data for every item: bytes and arrays.
         missing: one sentence per part that cannot be done: which files, and where they come from.
-        facts: what the page needs to know beside the rows, as JSON holds it.
+        facts: what the page needs to know beside the rows, as JSON holds it. Where data is not in
+            ``shared``, 'digests' says which it was: name → SHA-256.
     """
 
-    items: tuple[WorkItem, ...]
+    items: tuple["WorkItem", ...]
     executor: str
-    failed_rows: FailedRows
-    shared: Shared = field(default_factory=dict)
+    failed_rows: "FailedRows"
+    shared: "Shared" = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,5 +82,5 @@ class Recipe:
     needs: tuple[str, ...]
     minutes: float
     plan: Callable[[Ask], Work]
-    write: Callable[[Sequence[Row], Mapping[str, Any]], Page]
+    write: Callable[[Sequence["Row"], Mapping[str, Any]], Page]
     alone: bool = False

@@ -1,0 +1,206 @@
+"""A recipe from its plan to its page: run what is not done yet, keep the rows, read them back."""
+
+import datetime
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from expacc.recipes.account import Account, Result, failures_of
+from expacc.recipes.machine import commit, machine
+from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.study.engine import Engine, Outcome, run_items
+from expacc.study.store import FILE, Store
+from expacc.study.store_refusals import another_study
+
+__all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
+
+
+@dataclass(frozen=True)
+class How:
+    """How the work is done, which does not change its results.
+
+    Args:
+        command: as it was typed, for the page.
+        engine: 'local' or 'ray'.
+        workers: None for all cores.
+        address: of a Ray cluster.
+        progress: show a bar.
+        fresh: delete the rows that are there.
+    """
+
+    command: str = ""
+    engine: Engine = "local"
+    workers: int | None = None
+    address: str | None = None
+    progress: bool = True
+    fresh: bool = False
+
+
+def identity(recipe: Recipe, ask: Ask) -> dict[str, Any]:
+    """What makes a run this one, for the store; the data is compared apart, see ``digests``."""
+    return {"recipe": recipe.name, "quick": ask.quick, "seeds": ask.seeds, "seed": ask.seed}
+
+
+def digests(work: Work) -> dict[str, str]:
+    """Which data it is: name → SHA-256, of what is shared and of what the facts name.
+
+    Shared names are taken up to the first '/', so that a table is one entry.
+    """
+    hashes: dict[str, Any] = {}
+    for key in sorted(work.shared):
+        value = work.shared[key]
+        shape = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else len(value)
+        one = hashes.setdefault(key.partition("/")[0], hashlib.sha256())
+        one.update(f"{key} {shape}\n".encode())
+        one.update(value.tobytes() if isinstance(value, np.ndarray) else value)
+    found = {name: one.hexdigest() for name, one in hashes.items()}
+    return {**found, **{str(k): str(v) for k, v in work.facts.get("digests", {}).items()}}
+
+
+def run_recipe(
+    recipe: Recipe, ask: Ask, work: Work, folder: str | Path, how: How | None = None
+) -> tuple[Result, Outcome]:
+    """Run what is not done yet, and give the page of all of it.
+
+    Parts that failed as a whole are tried again. Tables that were not there the first time are
+    added; tables that are no longer there keep their rows, and their place when they come back.
+
+    Args:
+        recipe: what it is.
+        ask: what the user asked for.
+        work: ``recipe.plan(ask)``.
+        folder: where the rows are kept.
+        how: how it is done.
+
+    Raises:
+        ValueError: the folder holds another run, or the same with other data.
+        OSError: the disk is full or the like.
+        KeyboardInterrupt: after Ctrl-C, with everything in order.
+    """
+    how = how or How()
+    folder = Path(folder)
+    with Store.open(folder, identity(recipe, ask), resume=not how.fresh) as store:
+        store.forget_failed_items()
+        before = store.notes()
+        known, here = before.get("digests", {}), digests(work)
+        if any(known.get(name, value) != value for name, value in here.items()):
+            shared = {name: known[name] for name in here if name in known}
+            raise another_study(folder, {"data": shared}, {"data": here})
+        _note(store, before, ask, work, how, {**known, **here})
+        start = time.monotonic()
+        try:
+            outcome = run_items(
+                store,
+                work.items,
+                work.executor,
+                failed_rows=work.failed_rows,
+                shared=work.shared,
+                engine=how.engine,
+                workers=_workers(recipe, how),
+                address=how.address,
+                progress=how.progress,
+            )
+        finally:  # an interrupted hour is an hour of work, too
+            spent = time.monotonic() - start
+            store.set_note("seconds", float(before.get("seconds", 0.0)) + spent)
+    return load_result(recipe, folder), outcome
+
+
+def _workers(recipe: Recipe, how: How) -> int | None:
+    """One at a time where time is measured; 0, this process, is one, too."""
+    return 1 if recipe.alone and how.workers != 0 else how.workers
+
+
+def _note(
+    store: Store,
+    before: Mapping[str, Any],
+    ask: Ask,
+    work: Work,
+    how: How,
+    data: Mapping[str, str],
+) -> None:
+    """Keep with the rows all that the page will need beside them."""
+    if "started" not in before:
+        now = datetime.datetime.now(datetime.UTC)
+        store.set_note("started", now.strftime("%Y-%m-%d %H:%M UTC"))
+    done = store.done_items()
+    if any(item.key not in done for item in work.items):  # or this machine does nothing
+        for name, value in (("machines", machine(ask.device)), ("commits", commit())):
+            store.set_note(name, list(dict.fromkeys(filter(None, [*before.get(name, ()), value]))))
+        store.set_note("device", ask.device)
+    store.set_note("command", how.command)
+    store.set_note("digests", dict(data))
+    store.set_note("items", {item.key: item.runs for item in work.items})
+    store.set_note("missing", list(work.missing))
+    store.set_note("facts", dict(work.facts))
+
+
+def has_rows(folder: str | Path) -> bool:
+    """Whether a folder holds the rows of a recipe."""
+    return (Path(folder) / FILE).is_file()
+
+
+def parts_done(recipe: Recipe, ask: Ask, work: Work, folder: str | Path) -> int:
+    """How many parts of this work a folder has already; 0 if it holds something else."""
+    if not has_rows(folder):
+        return 0
+    with Store.read(folder) as store:
+        same = store.study() == json.loads(json.dumps(identity(recipe, ask)))
+        done = store.done_items() if same else set()
+    return sum(item.key in done for item in work.items)
+
+
+def load_result(recipe: Recipe, folder: str | Path) -> Result:
+    """The page of the rows that a folder holds, all or, while it runs, a part.
+
+    Raises:
+        FileNotFoundError: it holds none.
+        ValueError: it holds something else.
+    """
+    none = FileNotFoundError(
+        f"{folder} must hold the rows of {recipe.name}; it has none. "
+        f"Run expacc reproduce {recipe.name}."
+    )
+    if not has_rows(folder):
+        raise none
+    with Store.read(folder) as store:
+        asked, notes = store.study(), store.notes()
+        if asked.get("recipe") != recipe.name:
+            raise another_study(Path(folder), asked, {**asked, "recipe": recipe.name})
+        if "facts" not in notes:  # killed as soon as it was begun
+            raise none
+        items, done = notes["items"], store.done_items()
+        # Rows of tables that were there once are kept, but the facts no longer speak of them.
+        rows = [row for row in store.rows() if row.item in items]
+        account = Account(
+            command=notes["command"],
+            started=notes["started"],
+            seconds=float(notes.get("seconds", 0.0)),
+            machines=tuple(notes.get("machines", ())),
+            versions=_worth_telling(store.made_with()),
+            commits=tuple(notes.get("commits", ())),
+            quick=bool(asked["quick"]),
+            seeds=asked["seeds"],
+            seed=int(asked["seed"]),
+            device=notes.get("device", "cpu"),
+            parts=len(items),
+            parts_done=sum(key in done for key in items),
+            runs=sum(runs for key, runs in items.items() if key in done),
+            failures=failures_of(rows),
+            missing=tuple(notes["missing"]),
+        )
+    return Result(recipe, recipe.write(rows, notes["facts"]), account)
+
+
+def _worth_telling(made_with: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:
+    """Sets of versions without the machine, which is told in better words."""
+    found = [
+        {k: v for k, v in one.items() if k not in ("machine", "platform")} for one in made_with
+    ]
+    return tuple(one for place, one in enumerate(found) if one not in found[:place])
