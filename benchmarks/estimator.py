@@ -88,6 +88,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with exact-uci and uci121")
     parser.add_argument("--least-rows", type=int, default=0, help="leave out smaller tables")
     parser.add_argument("--most-rows", type=int, default=10**9, help="leave out larger tables")
+    parser.add_argument(
+        "--add", action="store_true", help="keep tables measured before, as far as left out"
+    )
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -96,7 +99,8 @@ def main() -> None:
     if options.data:
         tables += list(exact_uci(options.data / "exact-uci"))
         tables += list(prepared(options.data / "uci121"))
-    found = {}
+    path = RESULTS / "estimator-cpu.json"
+    found = json.loads(path.read_text())["tables"] if options.add else {}
     for name, features, labels in track(tables, description="fitting", transient=True):
         if options.least_rows <= len(labels) <= options.most_rows:
             found[name] = {"rows": len(labels), **compare(features, labels)}
@@ -134,7 +138,6 @@ def main() -> None:
         f"error {ece[1]:.2f} against {ece[0]:.2f} (bar: <= {CALIBRATION_RATIO} times)"
     )
     if not options.dry_run:
-        path = RESULTS / "estimator-cpu.json"
         path.write_text(
             json.dumps({"machine": facts(), "summary": summary, "tables": found}, indent=1) + "\n"
         )

@@ -18,10 +18,18 @@ from expacc.study.stats import CriticalDifference, wilcoxon
 __all__ = ["answer", "control_text", "order_text"]
 
 Six = Mapping[str, Summary]
+NEGLIGIBLE = 1e-9  # ranks: what rounding may leave between equals
 
 
-def _ordered(six: Six) -> list[str]:
-    return sorted(six, key=lambda name: six[name].mean_rank.mean)
+def _place(six: Six, name: str) -> int:
+    """Where a loss stands by mean rank, from 1; equals share the best place."""
+    own = six[name].mean_rank.mean
+    return 1 + sum(other.mean_rank.mean < own - NEGLIGIBLE for other in six.values())
+
+
+def _is_last(six: Six, name: str) -> bool:
+    own = six[name].mean_rank.mean
+    return all(other.mean_rank.mean <= own + NEGLIGIBLE for other in six.values())
 
 
 def _signed(value: float) -> str:
@@ -44,7 +52,7 @@ def answer(
     if sides == theirs:
         said.append("As there, all three mixtures are ahead of CE, focal loss and EL behind it.")
     else:
-        parts = [f"{_listed(names) or 'none'} ({shape})" for shape, names in sides.items()]
+        parts = [f"{_listed(names)} ({shape})" for shape, names in sides.items()]
         said.append(f"Ahead of CE by mean rank: {'; '.join(parts)}.")
     gains = []
     for shape, one in six.items():
@@ -66,14 +74,12 @@ def answer(
 
 def _order_holds(six: Mapping[str, Six]) -> str:
     """Whether F=0-0.5 has the best mean rank and EL the last, with every classifier."""
-    first = {shape: _ordered(one)[0] for shape, one in six.items()}
-    last = {shape: _ordered(one)[-1] for shape, one in six.items()}
-    begins = all(name == GRADUAL for name in first.values())
-    ends = all(name == EL for name in last.values())
+    begins = all(_place(one, GRADUAL) == 1 for one in six.values())
+    ends = all(_is_last(one, EL) for one in six.values())
     if begins and ends:
         return "its order holds: F=0-0.5 has the best mean rank and EL the last"
-    place = [f"number {_ordered(one).index(GRADUAL) + 1} ({shape})" for shape, one in six.items()]
-    end = [f"number {_ordered(one).index(EL) + 1} ({shape})" for shape, one in six.items()]
+    place = [f"number {_place(one, GRADUAL)} ({shape})" for shape, one in six.items()]
+    end = [f"number {_place(one, EL)} ({shape})" for shape, one in six.items()]
     if ends:
         return (
             f"its order holds in part: EL has the last mean rank, but F=0-0.5 is not first "
@@ -91,14 +97,17 @@ def _order_holds(six: Mapping[str, Six]) -> str:
 
 
 def _before(six: Mapping[str, Six]) -> list[str]:
-    """Losses that stand before the gradual mixture somewhere, in the paper's order."""
-    found = {name for one in six.values() for name in _ordered(one)[: _ordered(one).index(GRADUAL)]}
-    return [name for name in ARMS if name in found]
+    """Losses that stand before the gradual mixture somewhere."""
+    return [
+        name
+        for name in ARMS
+        if any(_place(one, name) < _place(one, GRADUAL) for one in six.values())
+    ]
 
 
 def _ahead(six: Six) -> list[str]:
     """Losses with a better mean rank than CE."""
-    return [name for name in ARMS if six[name].mean_rank.mean < six[CE].mean_rank.mean]
+    return [name for name in ARMS if _place(six, name) < _place(six, CE)]
 
 
 def _printed_ahead(shape: str) -> list[str]:
@@ -115,11 +124,10 @@ def order_text(shape: str, six: Six, ranks: CriticalDifference) -> str:
     """Theirs and ours from the best to the last, and what is the same."""
     printed = TABLE_4[shape]
     theirs = sorted(printed, key=lambda name: printed[name].mean_rank)
-    ours = _ordered(six)
     pairs = [(a, b) for place, a in enumerate(theirs) for b in theirs[place + 1 :]]
-    same = sum(six[a].mean_rank.mean < six[b].mean_rank.mean for a, b in pairs)
+    same = sum(_place(six, a) < _place(six, b) for a, b in pairs)
     places = [
-        f"{name} is number {ours.index(name) + 1} of {len(ours)} (number "
+        f"{name} is number {_place(six, name)} of {len(ARMS)} (number "
         f"{ranks.names.index(name) + 1} by ranks of table means)"
         for name in (GRADUAL, EL)
     ]
@@ -171,5 +179,7 @@ def control_text(scores: Scores) -> str:
 
 
 def _listed(words: list[str]) -> str:
+    if not words:
+        return "none"
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last

@@ -2,7 +2,21 @@
 
 from dataclasses import dataclass
 
-__all__ = ["ARMS", "CONTROL", "NETWORK", "SHAPES", "TABLES", "TABLE_4", "Printed"]
+__all__ = [
+    "ARMS",
+    "CE",
+    "CONSTANT",
+    "CONTROL",
+    "EL",
+    "FOCAL",
+    "GRADUAL",
+    "NETWORK",
+    "SHAPES",
+    "SWITCH",
+    "TABLES",
+    "TABLE_4",
+    "Printed",
+]
 
 # The losses as Table 4 calls them, in its order; then the control that its text describes.
 CE, CONSTANT, SWITCH, GRADUAL = "CE", "CE+EL F=0", "CE+EL F=0,0.5", "CE+EL F=0-0.5"

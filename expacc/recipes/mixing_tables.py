@@ -12,7 +12,7 @@ from expacc.recipes import sources
 from expacc.recipes.mixing_paper import TABLES
 from expacc.study.items import Shared
 
-__all__ = ["FOLDER", "Shape", "open_fold", "pack", "read_tables", "shape_of", "test_apart"]
+__all__ = ["FOLDER", "Shape", "open_fold", "pack", "read_tables", "scales_differ", "shape_of"]
 
 FOLDER = "uci121"
 PARTS = ("train", "validation", "test")
@@ -87,18 +87,18 @@ def shape_of(table: Table) -> Shape:
     )
 
 
-def test_apart(table: Table) -> bool:
+def scales_differ(table: Table) -> bool:
     """Whether test rows are on another scale than training rows: an error of preparation.
 
-    That is, whether a column's means differ by so many standard deviations that no sample would.
+    That is, whether a column's means differ by more than any sample would. Columns that are nearly
+    constant in the training rows are measured in the unit of standardised ones, 1.
     """
     values = np.stack([np.asarray(column.values, np.float64) for column in table.columns], 1)
     for split in table.given:
         if split.train.size and split.test.size:
             train, test = values[split.train], values[split.test]
-            spread = train.std(0)
             gap = np.abs(train.mean(0) - test.mean(0))
-            if bool((gap > _FAR * spread)[spread > 0].any()):
+            if bool((gap > _FAR * np.maximum(train.std(0), 1.0)).any()):
                 return True
     return False
 

@@ -25,8 +25,8 @@ from expacc.recipes.mixing_tables import (
     open_fold,
     pack,
     read_tables,
+    scales_differ,
     shape_of,
-    test_apart,
 )
 from expacc.recipes.recipe import Ask, Work
 from expacc.study.items import Shared, WorkItem
@@ -65,7 +65,7 @@ def plan(ask: Ask) -> Work:
         size = shape_of(table)
         folds = list(size.folds[: QUICK_FOLDS if ask.quick else None])
         shared |= pack(table)
-        facts[name] = asdict(size) | {"folds": folds, "apart": test_apart(table)}
+        facts[name] = asdict(size) | {"folds": folds, "apart": scales_differ(table)}
         for shape in SHAPES:
             for part in _parts(size, shape, folds, len(seeds)):
                 payload = {"table": name, "shape": shape, "folds": part, "seeds": seeds, **settings}
@@ -106,7 +106,7 @@ def seconds_of(size: Shape, shape: str, runs: int, settings: Mapping[str, Any]) 
     """
     weights = _weights(size, shape)
     calls, each = (350e-6, 1.5e-6) if shape == NETWORK else (200e-6, 0.2e-6)
-    each += 1e-9 * weights * (1 + weights / 10_000) + 0.1e-6 * size.classes
+    each += 3e-9 * weights + 0.1e-6 * size.classes
     steps = -(-size.train // settings["batch"]) * settings["epochs"]
     return float(steps * (calls + runs * each))
 

@@ -17,6 +17,8 @@ from expacc.training.runs import Layer, Model, Trained
 
 __all__ = ["Network"]
 
+_LARGE = 4096  # weights of a layer, from which on copying them is slower than a product of its own
+
 
 class Network:
     """R models of one architecture.
@@ -94,8 +96,8 @@ class Network:
             # One row more, which stays 1, for the next layer's bias.
             room = inputs.new_empty(runs, weight.shape[1] + 1, rows)
             units = room[:, :-1]
-            torch.bmm(weight, signal, out=units)
-            units.relu_()
+            # A product straight into a part of a tensor is done run by run, and slow.
+            torch.clamp(torch.bmm(weight, signal), min=0, out=units)
             mask = masks[index] if masks else None
             if mask is not None:
                 units.mul_(mask)
@@ -134,14 +136,14 @@ class Network:
         slope = slope[:, self.fixed :]
         for index in range(len(weights) - 1, 0, -1):
             below = hidden[index - 1]
-            torch.bmm(slope, below.transpose(1, 2), out=gradients[index])
+            _product_into(gradients[index], slope, below.transpose(1, 2))
             slope = torch.bmm(weights[index][:, :, :-1].transpose(1, 2), slope)
             # A unit that is 0 was cut off by ReLU or dropout: nothing flows through it.
             slope.mul_(below[:, :-1] > 0)
             mask = masks[index - 1] if masks else None
             if mask is not None:
                 slope.mul_(mask)
-        torch.bmm(slope, inputs, out=gradients[0])
+        _product_into(gradients[0], slope, inputs)
 
     def trained(self, theta: Tensor) -> Trained:
         """One run's parameters (P) as layers, on the CPU; a fixed first logit has zero weights."""
@@ -156,3 +158,15 @@ class Network:
                 torch.cat([torch.zeros_like(last.bias[:1]), last.bias]),
             )
         return Trained(tuple(layers))
+
+
+def _product_into(result: Tensor, left: Tensor, right: Tensor) -> None:
+    """Write left @ right, run by run.
+
+    A layer's part of all gradients is not contiguous: torch then multiplies one run after the
+    other, which for small layers costs more than a copy.
+    """
+    if result.is_contiguous() or result[0].numel() > _LARGE:
+        torch.bmm(left, right, out=result)
+    else:
+        result.copy_(torch.bmm(left, right))

@@ -1,0 +1,96 @@
+"""Which losses are told apart: the paper's paired t test, and what it underlines by it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from expacc.study.stats import combined_5x2_f
+
+__all__ = ["LEVEL", "Compared", "compare", "paired_t", "underlined"]
+
+LEVEL = 0.05
+
+# fold → error, of one loss; seeds of a fold are averaged before
+Errors = Mapping[str, float]
+
+
+def paired_t(differences: Sequence[float]) -> float:
+    """The two-sided p-value of the ordinary paired t test; 1 where nothing differs.
+
+    >>> round(paired_t([1.0, 2.0, 3.0]), 6)  # t = 2 √3 with 2 degrees of freedom
+    0.07418
+    """
+    values = np.asarray(differences, np.float64)
+    if values.size < 2 or np.abs(values).max() == 0:
+        return 1.0
+    spread = float(values.std(ddof=1))
+    if spread == 0:
+        return 0.0
+    statistic = float(values.mean()) / (spread / values.size**0.5)
+    return float(2 * stats.t.sf(abs(statistic), values.size - 1))
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two losses on the same folds.
+
+    Args:
+        difference: mean error of the first less that of the second.
+        p_value: of the paired t test.
+        strict_p: of the combined 5×2 cv F test; None without five pairs of folds.
+        folds: how many both have.
+        fewer: on how many of them the first has the smaller error.
+    """
+
+    difference: float
+    p_value: float
+    strict_p: float | None
+    folds: int
+    fewer: int
+
+    def says(self, *, strict: bool = False) -> str:
+        """'win', 'tie' or 'loss' of the first."""
+        p_value = self.strict_p if strict else self.p_value
+        if p_value is None or p_value >= LEVEL or self.difference == 0:
+            return "tie"
+        return "win" if self.difference < 0 else "loss"
+
+
+def compare(first: Errors, second: Errors, test_rows: int) -> Compared | None:
+    """Compare errors (in points) on the folds that both have; None with fewer than two."""
+    both = sorted(first.keys() & second.keys())
+    if len(both) < 2:
+        return None
+    differences = [first[fold] - second[fold] for fold in both]
+    return Compared(
+        difference=float(np.mean(differences)),
+        p_value=paired_t(differences),
+        strict_p=_strict(dict(zip(both, differences, strict=True)), test_rows),
+        folds=len(both),
+        fewer=sum(value < 0 for value in differences),
+    )
+
+
+def _strict(differences: Mapping[str, float], test_rows: int) -> float | None:
+    """Alpaydin's test, if the folds are 1a … 5b."""
+    folds = [f"{pair}{half}" for pair in range(1, 6) for half in "ab"]
+    if sorted(differences) != folds:
+        return None
+    table = np.array([differences[fold] / 100 for fold in folds]).reshape(5, 2)
+    return combined_5x2_f(table, test_rows).p_value
+
+
+def underlined(errors: Mapping[str, Errors], test_rows: int) -> tuple[str, ...]:
+    """The loss of the smallest mean error, and those that are not told from it by the t test."""
+    known = {loss: float(np.mean(list(own.values()))) for loss, own in errors.items() if own}
+    if not known:
+        return ()
+    best = min(known, key=known.__getitem__)
+    kept = []
+    for loss in known:
+        against = compare(errors[loss], errors[best], test_rows) if loss != best else None
+        if loss == best or (against is not None and against.p_value >= LEVEL):
+            kept.append(loss)
+    return tuple(kept)

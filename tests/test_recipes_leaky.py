@@ -1,0 +1,743 @@
+"""The recipes of the leaky-expected-error paper, on small made-up data; on the real, if at hand."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from expacc import functional
+from expacc.recipes import leaky_logistic, leaky_mlp, leaky_uci
+from expacc.recipes.leaky import RECIPES
+from expacc.recipes.leaky_digits import FILES, folds_of, pack, read_digits, unpack
+from expacc.recipes.leaky_lockstep import WEIGHTS, Contender, flushing, train_in_lockstep
+from expacc.recipes.leaky_paper import LOSSES, NAMES, TABLE_3, TABLE_4, UNDERLINED, WINS, table_of
+from expacc.recipes.leaky_plateaus import Runs, lag, orders, statements, stuck
+from expacc.recipes.leaky_significance import compare, paired_t, underlined
+from expacc.recipes.leaky_start import xavier
+from expacc.recipes.page import verdict
+from expacc.recipes.recipe import Ask
+from expacc.study.items import check_rows
+from expacc.study.rows import Row
+from expacc.training import Model, Plan, Rows, Run, train_runs
+
+RECIPE = {recipe.name: recipe for recipe in RECIPES}
+
+
+def finished(work):
+    """All rows of a work, checked as the store checks them."""
+    from importlib import import_module
+
+    module, _, function = work.executor.partition(":")
+    execute = getattr(import_module(module), function)
+    rows = []
+    for item in work.items:
+        own = execute(item, work.shared)
+        check_rows(item.key, own)
+        rows += own
+    return rows
+
+
+def failed(work):
+    return [row for item in work.items for row in work.failed_rows(item, "out of luck")]
+
+
+def words(page):
+    """All that a page says."""
+    said = [page.title, page.claim, page.answer, *page.deviations]
+    for section in page.sections:
+        said += [section.title, *section.text]
+        said += [note for row in section.beside for note in (*row.labels, row.note)]
+        for grid in section.grids:
+            said += [
+                grid.title,
+                grid.note,
+                *grid.head,
+                *(cell for row in grid.rows for cell in row),
+            ]
+        for chart in section.charts:
+            said += [chart.title, chart.caption, chart.finding]
+    return " ".join(said)
+
+
+def charts(page):
+    return [chart.key for section in page.sections for chart in section.charts]
+
+
+# --------------------------------------------------------------------------------- the paper
+
+
+def test_the_list_of_recipes_needs_neither_torch_nor_matplotlib():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'matplotlib', 'numpy', 'scipy'])); "
+        "from expacc.recipes.leaky import RECIPES; print([one.name for one in RECIPES])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split() == [
+        "['leerr-uci',",
+        "'leerr-mnist-logistic',",
+        "'leerr-mnist-mlp']",
+    ]
+
+
+def test_the_papers_underlining_agrees_with_its_numbers():
+    assert list(TABLE_3) == list(UNDERLINED) == list(NAMES)
+    losses = list(LOSSES)
+    for table, numbers in TABLE_3.items():
+        means = [number.mean for number in numbers]
+        assert losses[int(np.argmin(means))] in UNDERLINED[table]
+        assert "leaky_expected_error" in UNDERLINED[table]
+        assert ("cross_entropy" not in UNDERLINED[table]) == (table in WINS)
+    for noise in (0.0, 0.05):
+        assert TABLE_4[noise, "leaky_expected_error"].mean < TABLE_4[noise, "cross_entropy"].mean
+    assert [table_of(short) for short in NAMES.values()] == list(NAMES)
+
+
+# --------------------------------------------------------------------------------- the tests
+
+
+def test_the_paired_t_test_is_scipys():
+    random = np.random.default_rng(0)
+    for count in (2, 5, 10):
+        first, second = random.normal(size=(2, count))
+        expected = stats.ttest_rel(first, second).pvalue
+        assert paired_t(first - second) == pytest.approx(expected, rel=1e-12)
+    assert paired_t([0.0, 0.0]) == 1.0
+    assert paired_t([0.5, 0.5]) == 0.0
+    assert paired_t([0.5]) == 1.0
+
+
+FOLDS = [f"{pair}{half}" for pair in range(1, 6) for half in "ab"]
+
+
+def test_losses_are_compared_on_the_folds_they_share():
+    random = np.random.default_rng(1)
+    one = dict(zip(FOLDS, 5 + random.normal(0, 0.1, 10), strict=True))
+    other = {fold: error + 1 + random.normal(0, 0.1) for fold, error in one.items()}
+    found = compare(one, other, 1000)
+    assert found is not None
+    assert found.says() == found.says(strict=True) == "win"
+    assert found.fewer == found.folds == 10
+    back = compare(other, one, 1000)
+    assert back is not None
+    assert back.says() == "loss"
+    assert back.difference == pytest.approx(-found.difference)
+    part = compare(one, {fold: other[fold] for fold in FOLDS[:4]}, 1000)
+    assert part is not None
+    assert part.folds == 4
+    assert part.strict_p is None  # no five pairs
+    assert part.says(strict=True) == "tie"
+    assert compare(one, {"1a": 3.0}, 1000) is None
+
+
+def test_underlined_are_the_best_and_what_is_not_told_from_it():
+    random = np.random.default_rng(2)
+    base = 5 + random.normal(0, 0.5, 10)
+    errors = {
+        "best": dict(zip(FOLDS, base, strict=True)),
+        "level": dict(zip(FOLDS, base + random.normal(0.01, 0.5, 10), strict=True)),
+        "worse": dict(zip(FOLDS, base + 1 + random.normal(0, 0.1, 10), strict=True)),
+    }
+    assert set(underlined(errors, 1000)) == {"best", "level"}
+    assert underlined({"best": {}}, 1000) == ()
+
+
+# --------------------------------------------------------------------------------- leerr-uci
+
+
+def write_table(folder: Path, rows: int, seed: int, classes: int = 2) -> None:
+    """A table in the form of the paper's: data.csv, and split5x2.json with a third to test."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, rows)
+    features = random.normal(size=(rows, 3)) + labels[:, None] * [1.5, 0.0, -0.5]
+    folder.mkdir(parents=True)
+    lines = [
+        ",".join([*(f"{value:.4f}" for value in row), f"c{label}"])
+        for row, label in zip(features, labels, strict=True)
+    ]
+    (folder / "data.csv").write_text("\n".join(lines) + "\n")
+    test = rows // 3
+    folds = []
+    for _ in range(5):
+        order = random.permutation(np.arange(test, rows)).tolist()
+        half = len(order) // 2
+        folds.append({"a": sorted(order[:half]), "b": sorted(order[half:])})
+    split = {"n": rows, "test": [0, test], "folds": folds}
+    (folder / "split5x2.json").write_text(json.dumps(split))
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    data = tmp_path_factory.mktemp("data")
+    write_table(data / "leerr-uci" / "pima", 90, 0)
+    write_table(data / "leerr-uci" / "sat47", 75, 1)  # under the name of Table 3
+    write_table(data / "leerr-uci" / "zoo", 80, 2, classes=3)  # not in the paper
+    return data
+
+
+@pytest.fixture(scope="module")
+def short_uci():
+    """Few epochs and rates, for the time of this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaky_uci, "RATES", (1e-2, 1e-1))
+        patch.setattr(leaky_uci, "MIN_EPOCHS", 3)
+        patch.setattr(leaky_uci, "PATIENCE", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def uci(tables, short_uci):
+    work = RECIPE["leerr-uci"].plan(Ask(tables))
+    return work, finished(work)
+
+
+def test_uci_plans_what_is_there_and_says_what_is_missing(uci):
+    work, _ = uci
+    assert list(work.facts["tables"]) == ["pima", "satellite47", "zoo"]
+    assert len(work.items) == 15
+    assert work.facts["absent"] == ["magic", "musk2", "polyadenylation", "ringnorm"]
+    (sentence,) = work.missing
+    assert "leerr-uci/magic" in sentence
+    assert "https://" in sentence
+    json.dumps([work.facts, [item.payload for item in work.items]])
+
+
+def test_uci_without_data_is_one_sentence(tmp_path):
+    for data in (None, tmp_path):
+        with pytest.raises(ValueError, match="leerr-uci is missing"):
+            leaky_uci.plan(Ask(data))
+    (tmp_path / "leerr-uci").mkdir()
+    with pytest.raises(ValueError, match="leerr-uci/magic, "):
+        leaky_uci.plan(Ask(tmp_path))
+
+
+def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
+    assert len(leaky_uci.plan(Ask(tables, seeds=3)).items) == 45
+    quick = leaky_uci.plan(Ask(tables, quick=True))
+    assert len(quick.items) == 4
+    assert set(quick.facts["tables"]) == {"satellite47", "zoo"}  # the small ones
+
+
+def test_uci_tests_once_what_validation_rows_chose(uci):
+    _, rows = uci
+    finals = [row for row in rows if row.kind == "final"]
+    assert len(finals) == 3 * 10 * 3
+    assert {row.fold for row in finals} == set(FOLDS)
+    assert len({(row.table, row.fold, row.loss) for row in finals}) == len(finals)
+    for row in finals:
+        trials = [
+            one
+            for one in rows
+            if one.kind == "trial"
+            and (one.table, one.fold, one.loss) == (row.table, row.fold, row.loss)
+        ]
+        assert len(trials) == 2
+        best = max(one.metrics["validation_accuracy"] for one in trials)
+        equal = [
+            one.numbers["learning_rate"]
+            for one in trials
+            if one.metrics["validation_accuracy"] == best
+        ]
+        assert row.metrics["validation_accuracy"] == best
+        assert row.numbers["learning_rate"] == min(equal)
+        assert "accuracy" not in trials[0].metrics  # a trial is never tested
+
+
+def test_uci_is_the_same_twice(uci):
+    work, rows = uci
+    again = leaky_uci.execute(work.items[3], work.shared)
+    first = [row for row in rows if row.item == work.items[3].key]
+    assert [(r.key, dict(r.metrics)) for r in again] == [(r.key, dict(r.metrics)) for r in first]
+
+
+def test_uci_page(uci):
+    work, rows = uci
+    page = RECIPE["leerr-uci"].write(rows, work.facts)
+    table_3 = page.sections[0]
+    assert [row.labels for row in table_3.beside[:3]] == [("magic", n) for n in LOSSES.values()]
+    by_label = {row.labels: row for row in table_3.beside}
+    assert verdict(by_label["magic", "EErr"]) == "not run"
+    assert "not at hand" in by_label["magic", "EErr"].note
+    assert verdict(by_label["zoo", "LEErr"]) == "new"
+    ours = by_label["pima", "NegLog"].ours
+    errors = [
+        100 - 100 * row.metrics["accuracy"]
+        for row in rows
+        if (row.kind, row.table, row.loss) == ("final", "pima", "cross_entropy")
+    ]
+    assert ours.mean == pytest.approx(np.mean(errors))
+    assert ours.spread == pytest.approx(np.std(errors, ddof=1))
+    assert ours.count == 10
+    marked = next(
+        grid for section in page.sections for grid in section.grids if grid.title == "Ours"
+    )
+    for place, line in enumerate(marked.rows):  # the best is always marked
+        means = [float(cell.split()[0]) for cell in line[1:]]
+        assert (place, int(np.argmin(means)) + 1) in marked.marked
+    assert charts(page) == ["leerr-errors", "leerr-rates"]
+    assert "zoo" in page.deviations[-1]
+
+
+def test_uci_page_of_a_part_and_of_nothing(uci):
+    work, rows = uci
+    write = RECIPE["leerr-uci"].write
+    for some in ([], rows[:1], rows[:9], rows[: len(rows) // 2], failed(work)):
+        page = write(some, work.facts)
+        assert page.answer
+        assert "nan" not in words(page)
+    half = write(rows[: len(rows) // 4], work.facts)
+    assert any("of 10 folds" in row.note for row in half.sections[0].beside)
+    assert write(failed(work), work.facts).sections[0].beside[0].ours is None
+
+
+def test_uci_says_what_was_found_not_what_the_paper_says(uci):
+    """The same rows with the losses' errors exchanged turn the answer round."""
+    work, rows = uci
+
+    def made(better, worse):
+        random = np.random.default_rng(3)
+        found = []
+        for row in rows:
+            if row.kind == "final" and row.table == "pima":
+                low = {better: 0.10, worse: 0.30}.get(row.loss, 0.20)
+                metrics = {**row.metrics, "accuracy": 1 - low - random.uniform(0, 0.01)}
+                found.append(replace(row, metrics=metrics))
+        return RECIPE["leerr-uci"].write(found, work.facts).answer
+
+    assert "LEErr wins on pima" in made("leaky_expected_error", "cross_entropy")
+    assert "LEErr loses on pima" in made("cross_entropy", "leaky_expected_error")
+
+
+# --------------------------------------------------------------------------------- digits
+
+
+def write_idx(path: Path, array, packed: bool) -> None:
+    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+    data = head + array.astype(np.uint8).tobytes()
+    path.with_name(path.name + ".gz" * packed).write_bytes(gzip.compress(data) if packed else data)
+
+
+def make_digits(folder: Path, train: int = 400, test: int = 100) -> None:
+    """Pictures of 4×4 with one bright row per class."""
+    random = np.random.default_rng(5)
+    folder.mkdir(parents=True)
+    for side, count in (("train", train), ("test", test)):
+        labels = random.integers(0, 4, count)
+        labels[:4] = range(4)
+        images = random.integers(0, 120, (count, 4, 4))
+        images[np.arange(count), labels] += 90
+        write_idx(folder / FILES[f"{side}_images"], images, side == "train")
+        write_idx(folder / FILES[f"{side}_labels"], labels, side == "test")
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    data = tmp_path_factory.mktemp("data")
+    make_digits(data / "mnist")
+    return data
+
+
+def test_digits_are_read_plain_or_packed(pictures):
+    digits = read_digits(pictures)
+    assert digits.train_images.shape == (400, 16)
+    assert digits.test_images.shape == (100, 16)
+    assert digits.classes == ("0", "1", "2", "3")
+    assert digits.train_images.max() > 200
+    again = unpack(pack(digits))
+    assert (again.train_images == digits.train_images).all()
+    assert len(digits.part(50).train_labels) == 50
+    assert len(digits.part(50).test_labels) == 100
+    assert read_digits(pictures / "mnist").train_labels[:4].tolist() == [0, 1, 2, 3]
+
+
+def test_digits_that_are_not_there_or_damaged_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="mnist is missing"):
+        read_digits(tmp_path)
+    make_digits(tmp_path / "mnist", 20, 10)
+    place = tmp_path / "mnist" / FILES["test_images"]
+    whole = place.read_bytes()
+    place.write_bytes(whole[:-5])
+    with pytest.raises(ValueError, match=r"160 bytes .* got 155"):
+        read_digits(tmp_path)
+    place.write_bytes(b"\0\0\x0d\x03" + whole[4:])
+    with pytest.raises(ValueError, match="must begin with 0, 0, 8"):
+        read_digits(tmp_path)
+    write_idx(place, np.zeros((9, 4, 4)), False)
+    with pytest.raises(ValueError, match="equally many"):
+        read_digits(tmp_path)
+    place.unlink()
+    with pytest.raises(ValueError, match="t10k-images-idx3-ubyte is missing"):
+        read_digits(tmp_path)
+
+
+def test_label_noise_is_the_papers_and_spares_the_test_rows(pictures):
+    digits = read_digits(pictures)
+    clean, noisy = digits.learn(), digits.learn(label_noise=0.2, seed=1)
+    assert not clean.wrong.any()
+    # One in four labels drawn from four classes stays as it is.
+    assert int((noisy.labels != clean.labels).sum()) == round(0.2 * 0.75 * 400)
+    assert (noisy.labels == digits.learn(label_noise=0.2, seed=1).labels).all()
+    assert clean.features.max() <= 1
+    assert digits.learn(largest=255).features.max() == digits.train_images.max()
+    truth = digits.test_labels.astype(np.int64)
+    assert digits.seal(["a"]).score("a", lambda _: truth).accuracy == 1
+
+
+def test_folds_are_ten_of_each_dealing(pictures):
+    digits = read_digits(pictures)
+    ten, twelve = folds_of(digits, 10, 0), folds_of(digits, 12, 0)
+    assert len(twelve) == 12
+    for one, same in zip(ten, twelve, strict=False):
+        assert (one.train == same.train).all()
+    held = np.sort(np.concatenate([split.test for split in ten]))
+    assert (held == np.arange(400)).all()
+
+
+# --------------------------------------------------------------------------------- lockstep
+
+
+def blobs(count=240, classes=3, scale=1.0):
+    random = np.random.default_rng(7)
+    labels = random.integers(0, classes, count)
+    features = random.normal(size=(count, 5)).astype(np.float32)
+    features[np.arange(count), labels] += 1
+    return Rows(torch.from_numpy(features) * scale, torch.from_numpy(labels), classes)
+
+
+ALL_LOSSES = tuple(WEIGHTS)
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_lockstep_is_train_runs(loss):
+    rows, start = blobs(), xavier((5, 3), 0, "x")
+    train, held = torch.arange(200), torch.arange(200, 240)
+    rivals = [Contender(name, 0.03) for name in ALL_LOSSES]
+    courses = train_in_lockstep(
+        rows, train, held, rivals, start, key="k", batch=32, epochs=12, patience=4, seed=3
+    )
+    course = courses[ALL_LOSSES.index(loss)]
+    run = Run("k", train, held, loss=loss, learning_rate=0.03, start=start)
+    plan = Plan(Model(), "adam", batch=32, epochs=12, patience=4, seed=3)
+    (other,) = train_runs(rows, [run], plan)
+    assert course.held == pytest.approx(other.curves["validation_accuracy"])
+    assert (course.best_epoch, course.stopped) == (other.best_epoch, other.stopped)
+    assert len(course.held) == other.epochs
+    ours, theirs = course.models[-1].layers[0], other.model.layers[0]
+    torch.testing.assert_close(ours.weight, theirs.weight, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours.bias, theirs.bias, rtol=1e-4, atol=1e-5)
+
+
+def test_lockstep_keeps_every_epoch_and_does_not_mind_company():
+    rows, start, train = blobs(), xavier((5, 3), 0, "x"), torch.arange(240)
+    more = {"key": "k", "batch": 50, "epochs": 5, "every_epoch": True}
+    both = train_in_lockstep(
+        rows, train, None, [Contender(loss, 0.1) for loss in ALL_LOSSES], start, **more
+    )
+    (alone,) = train_in_lockstep(
+        rows, train, None, [Contender("expected_error", 0.1)], start, **more
+    )
+    course = both[ALL_LOSSES.index("expected_error")]
+    assert len(course.models) == len(course.train) == len(course.norms) == 5
+    assert course.norms == pytest.approx(alone.norms, rel=1e-5)
+    for model, accuracy in zip(course.models, course.train, strict=True):
+        right = model.logits(rows.features).argmax(1) == rows.labels
+        assert accuracy == pytest.approx(float(right.double().mean()))
+
+
+@pytest.mark.parametrize("loss", ALL_LOSSES)
+def test_gradient_norms_are_those_of_the_loss(loss):
+    """One epoch of one batch: the norms at the start, by autograd."""
+    rows, start = blobs(), xavier((5, 3), 0, "x")
+    (course,) = train_in_lockstep(
+        rows, torch.arange(240), None, [Contender(loss, 0.1)], start, key="k", batch=240, epochs=1
+    )
+    logits = start.logits(rows.features).requires_grad_()
+    function = getattr(functional, loss, torch.nn.functional.cross_entropy)
+    function(logits, rows.labels, reduction="sum").backward()
+    assert course.norms[0] == pytest.approx(float(logits.grad.norm(dim=1).mean()), rel=1e-5)
+
+
+def test_tiny_numbers_are_flushed_in_the_block_alone():
+    tiny = torch.full((4,), 2.0**-126)
+    assert float((tiny / 4)[0]) > 0
+    with flushing():
+        assert float((tiny / 4)[0]) == 0
+        with flushing():
+            pass
+        assert float((tiny / 4)[0]) == 0
+    assert float((tiny / 4)[0]) > 0
+
+
+def test_lockstep_marks_what_diverges():
+    rows = blobs(scale=1e39)  # infinite
+    (course,) = train_in_lockstep(
+        rows, torch.arange(240), torch.arange(9), [Contender("cross_entropy", 1e3)],
+        xavier((5, 3), 0, "x"), key="k", batch=60, epochs=9,
+    )  # fmt: skip
+    assert course.diverged is not None
+    assert len(course.norms) == course.diverged < 9
+
+
+# --------------------------------------------------------------------------------- logistic
+
+
+@pytest.fixture(scope="module")
+def logistic(pictures):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leaky_logistic, "QUICK_EPOCHS", 12)
+        work = RECIPE["leerr-mnist-logistic"].plan(Ask(pictures, quick=True))
+        return work, finished(work)
+
+
+def test_logistic_runs_every_condition_on_all_rows_and_on_folds(logistic):
+    work, rows = logistic
+    conditions = len(leaky_logistic.CONDITIONS)
+    assert len(work.items) == conditions * 3
+    assert len(rows) == sum(item.runs for item in work.items) == conditions * (3 + 2 * 4)
+    for row in rows:
+        epochs = int(row.metrics["epochs"])
+        assert len(row.curves["gradient_norm"]) == epochs <= 12
+        if row.fold == "all":
+            assert epochs == 12
+            assert len(row.curves["test_accuracy"]) == len(row.curves["train_accuracy"]) == 12
+            assert row.metrics["accuracy"] == row.curves["test_accuracy"][-1]
+        else:
+            held = row.curves["validation_accuracy"]
+            assert row.metrics["validation_accuracy"] == max(held)
+            assert held.index(max(held)) == row.metrics["best_epoch"] - 1
+            assert "test_accuracy" not in row.curves  # scored once, at the best epoch
+    json.dumps([work.facts, [item.payload for item in work.items]])
+
+
+def test_logistic_learns_and_starts_where_the_condition_says(logistic):
+    _, rows = logistic
+    first = {
+        (row.numbers["condition"], row.loss): row.curves["gradient_norm"][0]
+        for row in rows
+        if row.fold == "all"
+    }
+    # From zeros every class has p = 1/4: the norms of EErr begin at a quarter of NegLog's.
+    raw = first["raw-zeros", "expected_error"] / first["raw-zeros", "cross_entropy"]
+    assert 0.2 < raw < 1
+    # Pixels up to 255 saturate the softmax of random weights.
+    saturated = first["raw-xavier", "expected_error"] / first["raw-xavier", "cross_entropy"]
+    assert saturated < raw
+    best = max(row.metrics["accuracy"] for row in rows if row.loss == "leaky_expected_error")
+    assert best > 0.6
+
+
+def test_logistic_seeds_are_folds(pictures):
+    work = leaky_logistic.plan(Ask(pictures, seeds=12))
+    assert len(work.items) == len(leaky_logistic.CONDITIONS) * 13
+    assert len(leaky_logistic.plan(Ask(pictures)).items) == len(leaky_logistic.CONDITIONS) * 11
+
+
+def test_logistic_page_of_all_of_a_part_and_of_nothing(logistic):
+    work, rows = logistic
+    write = RECIPE["leerr-mnist-logistic"].write
+    page = write(rows, work.facts)
+    assert charts(page) == [
+        "leerr-figure-2",
+        "leerr-figure-3",
+        "leerr-large-rate",
+        "leerr-figure-4",
+    ]
+    assert "Only a glance" in page.deviations[-1]
+    for some in ([], rows[:1], rows[:3], rows[3:5], rows[4:9], failed(work)):
+        page = write(some, work.facts)
+        assert page.answer
+        assert "nan" not in words(page)
+    assert write([], work.facts).answer == "Nothing has been run yet."
+
+
+def curve_row(loss, fold, held, test=0.9, norms=None, rate=1e-4):
+    """A run with this curve on development rows."""
+    epochs = len(held)
+    metrics = {"accuracy": test, "validation_accuracy": max(held), "epochs": float(epochs)}
+    return Row(
+        key=f"{loss}{fold}{rate}", item="i", kind="final", table="mnist", loss=loss, fold=fold,
+        numbers={"learning_rate": rate, "condition": "raw-zeros"},
+        metrics={**metrics, "best_epoch": float(epochs), "stopped": 0.0},
+        curves={
+            "validation_accuracy": tuple(held),
+            "gradient_norm": tuple(norms or [0.1] * epochs),
+        },
+    )  # fmt: skip
+
+
+def test_plateaus_are_told_from_runs_that_are_stuck():
+    assert lag([0.5, 0.88, 0.9], [0.9]) == 1
+    assert lag([0.5, 0.5], [0.5, 0.9, 0.9]) == 1
+    reference = curve_row("cross_entropy", "1", [0.8, 0.9])
+    assert not stuck(curve_row("expected_error", "1", [0.4, 0.88]), reference)
+    assert stuck(curve_row("expected_error", "1", [0.4, 0.86]), reference)
+    tiny = curve_row("expected_error", "1", [0.4, 0.9], norms=[0.001, 0.001])
+    assert orders(tiny, reference) == pytest.approx(2)
+
+
+def test_statements_follow_the_curves():
+    """A made-up study in which all the paper says of Figures 3 and 4 is so; then none of it."""
+    numbers = [str(number) for number in range(1, 11)]
+    reference = {f: curve_row("cross_entropy", f, [0.8, 0.9], 0.90) for f in numbers}
+    small = [0.001, 0.001]
+    late = {f: curve_row("expected_error", f, [0.4, 0.91], 0.92, small) for f in numbers}
+    late["7"] = curve_row("expected_error", "7", [0.4, 0.6], 0.6, small)
+    leaky = {f: curve_row("leaky_expected_error", f, [0.8, 0.9], 0.91) for f in numbers}
+    by_loss = {"cross_entropy": reference, "expected_error": late, "leaky_expected_error": leaky}
+    found = statements(Runs({}, by_loss, late))
+    assert [one.holds for one in found] == [None] * 3 + [True] * 6
+    assert [one.found for one in found[3:]] == [
+        *("10 of 10", "9 of 10", "1 of 10", "1 of 10", "0 of 10", "2.0"),
+    ]
+    same = {f: replace(row, loss="expected_error") for f, row in reference.items()}
+    gone = {f: curve_row("leaky_expected_error", f, [0.1, 0.2], 0.2) for f in numbers}
+    by_loss = {"cross_entropy": reference, "expected_error": same, "leaky_expected_error": gone}
+    found = statements(Runs({}, by_loss, same))
+    assert [one.holds for one in found] == [None] * 3 + [False] * 6
+    assert all(one.holds is None for one in statements(Runs({}, {}, {})))
+
+
+# --------------------------------------------------------------------------------- the network
+
+
+@pytest.fixture(scope="module")
+def mlp(pictures):
+    with pytest.MonkeyPatch.context() as patch:
+        quick = {**leaky_mlp.PROTOCOLS["quick"], "rates": [1e-3, 1e-2], "dropouts": [0.0, 0.1]}
+        patch.setitem(leaky_mlp.PROTOCOLS, "quick", quick)
+        work = RECIPE["leerr-mnist-mlp"].plan(Ask(pictures, quick=True))
+        return work, finished(work)
+
+
+def test_mlp_protocols_and_their_cuts(pictures):
+    short = leaky_mlp.plan(Ask(pictures))
+    assert short.facts["protocol"] == "short"
+    assert len(short.items) == 2 * 2 * 5
+    full = leaky_mlp.plan(Ask(pictures, seeds=10))
+    assert full.facts["protocol"] == "full"
+    assert len(full.items) == 2 * 2 * 10
+    gpu = leaky_mlp.plan(Ask(pictures, device="cuda"))
+    assert gpu.facts["protocol"] == "full"
+    assert [len(item.payload["folds"]) for item in gpu.items] == [10, 10]
+    assert {item.payload["noise"] for item in gpu.items} == {0.0, 0.05}
+    for one, other in ((short, full), (full, gpu)):  # one folder may hold both
+        assert not {item.key for item in one.items} & {item.key for item in other.items}
+    assert sum(i.runs for i in gpu.items) == sum(i.runs for i in full.items) == 40 * 7
+    more = leaky_mlp.plan(Ask(pictures, seeds=13, device="cuda"))
+    assert [len(item.payload["folds"]) for item in more.items] == [10, 3, 10, 3]
+
+
+def test_mlp_tests_once_what_development_rows_chose(mlp):
+    _, rows = mlp
+    finals = [row for row in rows if row.kind == "final"]
+    assert len(finals) == 2 * 2 * 2
+    for row in finals:
+        trials = [
+            one
+            for one in rows
+            if one.kind == "trial"
+            and (one.noise, one.loss, one.fold) == (row.noise, row.loss, row.fold)
+        ]
+        assert len(trials) == 4
+        best = max(trials, key=lambda one: one.metrics["validation_accuracy"])
+        assert row.metrics["validation_accuracy"] == best.metrics["validation_accuracy"]
+        assert row.numbers == best.numbers
+        assert max(row.curves["validation_accuracy"]) == row.metrics["validation_accuracy"]
+        assert all("accuracy" not in one.metrics for one in trials)
+
+
+def test_mlp_cells_do_not_depend_on_how_the_work_is_cut(mlp, pictures):
+    """As on a GPU, where all folds and losses are one item."""
+    work, rows = mlp
+    item = work.items[0]
+    payload = {**item.payload, "folds": [1, 2], "losses": list(leaky_mlp.LOSSES)}
+    again = leaky_mlp.execute(replace(item, payload=payload), work.shared)
+    scores = {
+        (row.noise, row.loss, row.fold): row.metrics["accuracy"]
+        for row in rows
+        if row.kind == "final" and row.noise == payload["noise"]
+    }
+    found = {
+        (row.noise, row.loss, row.fold): row.metrics["accuracy"]
+        for row in again
+        if row.kind == "final"
+    }
+    assert found == scores
+
+
+def test_mlp_page_of_all_of_a_part_and_of_nothing(mlp):
+    work, rows = mlp
+    write = RECIPE["leerr-mnist-mlp"].write
+    page = write(rows, work.facts)
+    assert charts(page) == ["leerr-mlp-folds", "leerr-mlp-curves"]
+    assert len(page.sections[0].beside) == 4
+    assert page.sections[0].beside[0].note == "2 of 10 folds"
+    for some in ([], rows[:1], rows[:5], rows[:11], failed(work)):
+        page = write(some, work.facts)
+        assert page.answer
+        assert "nan" not in words(page)
+    for protocol in ("full", "short"):
+        facts = {**work.facts, "protocol": protocol}
+        assert any("dropout" in text for text in write(rows, facts).deviations)
+
+
+def test_mlp_answers_by_what_was_found(mlp):
+    work, rows = mlp
+    finals = [row for row in rows if row.kind == "final"]
+
+    def answer(leaky_clean, leaky_noisy):
+        random = np.random.default_rng(4)
+        made = []
+        for row in finals:
+            base = leaky_noisy if row.noise else leaky_clean
+            for fold in range(1, 6):
+                error = 0.015 + (base if row.loss == "leaky_expected_error" else 0)
+                metrics = {**row.metrics, "accuracy": 1 - error - random.uniform(0, 1e-5)}
+                made.append(replace(row, fold=str(fold), metrics=metrics))
+        return RECIPE["leerr-mnist-mlp"].write(made, work.facts).answer
+
+    both = answer(-0.001, -0.002)
+    assert both.count("significantly fewer") == 2
+    assert "margin of LEErr grows with wrong labels, as in the paper" in both
+    turned = answer(0.002, 0.003)
+    assert turned.count("significantly more") == 2
+    assert "no less than NegLog, unlike in the paper" in turned
+    assert "cost LEErr less than NegLog, as in the paper" in answer(0.003, 0.001)
+    assert "no difference is established" in answer(0.0, 0.0)
+
+
+# --------------------------------------------------------------------------------- real data
+
+DATA = os.environ.get("EXPACC_DATA")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
+def test_pima_is_as_in_the_paper():
+    work = RECIPE["leerr-uci"].plan(Ask(Path(str(DATA))))
+    if "pima" not in work.facts["tables"]:
+        pytest.skip("leerr-uci/pima is not in EXPACC_DATA")
+    own = [item for item in work.items if item.payload["table"] == "pima"]
+    rows = finished(replace(work, items=tuple(own)))
+    page = RECIPE["leerr-uci"].write(rows, work.facts)
+    by_label = {row.labels: row for row in page.sections[0].beside}
+    for name in LOSSES.values():
+        assert verdict(by_label["pima", name]) == "within"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
+def test_expected_error_lags_on_mnist():
+    work = RECIPE["leerr-mnist-logistic"].plan(Ask(Path(str(DATA)), quick=True))
+    own = [item for item in work.items if item.payload["condition"] == "raw-xavier"]
+    rows = finished(replace(work, items=tuple(own)))
+    page = RECIPE["leerr-mnist-logistic"].write(rows, work.facts)
+    by_label = {row.labels: row for section in page.sections for row in section.beside}
+    assert by_label["pixels 0–255, random weights",].ours.mean > 1.5  # orders, the last section

@@ -1,0 +1,670 @@
+"""mixing-uci: lockstep training, what is run, and what its page says."""
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("matplotlib")
+pytest.importorskip("scipy")
+
+from expacc.functional import mixed_expected_error
+from expacc.functional.softmax import focus_weights
+from expacc.recipes import mixing_lockstep
+from expacc.recipes.mixing import RECIPES, UCI
+from expacc.recipes.mixing_answer import answer, control_text
+from expacc.recipes.mixing_arms import Contender, contenders, gradient_volume
+from expacc.recipes.mixing_charts import gains_chart, look_of
+from expacc.recipes.mixing_graph import block_size
+from expacc.recipes.mixing_lockstep import Group, train_in_lockstep
+from expacc.recipes.mixing_paper import ARMS, CE, CONTROL, EL, GRADUAL, SHAPES, TABLE_4, TABLES
+from expacc.recipes.mixing_scores import ranking, scores_of, summary
+from expacc.recipes.mixing_tables import open_fold, pack, read_tables, scales_differ, shape_of
+from expacc.recipes.mixing_work import execute, failed_rows, plan, seconds_of
+from expacc.recipes.page import Page, verdict
+from expacc.recipes.recipe import Ask
+from expacc.schedules import focus_gradual, focus_switch
+from expacc.study.items import WorkItem, check_rows
+from expacc.study.rows import Row
+from expacc.training import Model, Plan, Rows, Run, train_runs
+
+EVERY = (*ARMS, CONTROL)
+GOOD = 3  # epochs of most tests here
+
+
+def write_table(folder: Path, rows: int, features: int, classes: int, seed: int, folds=4) -> None:
+    """A prepared table, as Klambauer et al. have theirs: compressed or not is another test's."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, features))
+    y = (x @ rng.normal(size=(features, classes)) + rng.normal(size=(rows, classes))).argmax(1)
+    y[:classes] = np.arange(classes)  # all classes are there
+    parts = rng.permuted(np.tile(np.arange(rows), (folds, 1)), axis=1) * 8 // rows
+    np.savetxt(folder / f"{folder.name}_py.dat", x, fmt="%.6f", delimiter=",")
+    np.savetxt(folder / "labels_py.dat", y, fmt="%d")
+    np.savetxt(folder / "folds_py.dat", (parts.T < 2).astype(int), fmt="%d", delimiter=",")
+    held = ((parts.T >= 2) & (parts.T < 4)).astype(int)
+    np.savetxt(folder / "validation_folds_py.dat", held, fmt="%d", delimiter=",")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Four small tables, two of them by the paper's names; one with a class of one row."""
+    root = tmp_path_factory.mktemp("data")
+    for seed, (name, rows, features, classes) in enumerate(
+        [("iris", 61, 4, 3), ("wine", 70, 5, 3), ("lenses", 24, 3, 2), ("mine", 50, 3, 4)]
+    ):
+        write_table(root / "uci121" / name, rows, features, classes, seed)
+    return root
+
+
+@pytest.fixture(scope="module")
+def rows_and_facts(data):
+    """All rows of a short study over the four tables."""
+    work = plan(Ask(data=data))
+    rows = []
+    for item in work.items:
+        short = dataclasses.replace(item, payload={**item.payload, "epochs": GOOD})
+        found = execute(short, work.shared)
+        check_rows(item.key, found)
+        assert len([row for row in found if row.kind == "trial"]) == item.runs
+        rows += found
+    return rows, dict(work.facts)
+
+
+def texts(page: Page) -> str:
+    parts = [page.title, page.claim, page.answer, *page.deviations]
+    for section in page.sections:
+        parts += [section.title, *section.text]
+        for grid in section.grids:
+            parts += [grid.title, grid.note, *grid.head, *(c for row in grid.rows for c in row)]
+        for chart in section.charts:
+            parts += [chart.title, chart.caption, chart.finding]
+    return "\n".join(parts)
+
+
+# --------------------------------------------------------------------------------- paper and arms
+
+
+def test_the_paper_is_as_printed():
+    assert len(TABLES) == len(set(TABLES)) == 121
+    for shape in SHAPES:
+        assert tuple(TABLE_4[shape]) == ARMS
+        printed = TABLE_4[shape]
+        assert min(printed, key=lambda name: printed[name].mean_rank) == GRADUAL
+        assert max(printed, key=lambda name: printed[name].mean_rank) == EL
+        # With ties split the six would sum to 21.
+        assert sum(one.mean_rank for one in printed.values()) < 17
+
+
+@pytest.mark.parametrize("weights", [(1.0, 0.0), (1.0, 1.0), (1.0, 5.0), (0.0, 1.0)])
+def test_the_volume_is_the_area_under_the_gradient(weights):
+    p = torch.linspace(1e-4, 1 - 1e-4, 20_001, dtype=torch.float64)
+    logits = torch.stack([torch.log(p / (1 - p)), torch.zeros_like(p)], 1).requires_grad_()
+    label = torch.zeros(len(p), dtype=torch.int64)
+    ce_weight, error_weight = weights
+    loss = mixed_expected_error(
+        logits, label, ce_weight=ce_weight, error_weight=error_weight, reduction="sum"
+    )
+    (slope,) = torch.autograd.grad(loss, logits)
+    area = torch.trapezoid(slope[:, 0].abs(), p).item()
+    assert gradient_volume(*weights) == pytest.approx(area / 0.5, rel=1e-3)
+
+
+def test_contenders_follow_the_schedules():
+    found = contenders((0.01, 0.001), 50)
+    assert set(found) == set(EVERY)
+    assert list(found)[-1] == "Focal"  # Steps wants its focal contenders together
+    assert [one.rates[0] for one in found[CE]] == [0.01, 0.001]
+    assert set(found[CE][0].weights) == {(1.0, 0.0)}
+    assert set(found[EL][0].weights) == {(0.0, 1.0)}
+    gradual = found[GRADUAL][0]
+    assert gradual.weights == tuple(focus_weights(focus_gradual(e / 50)) for e in range(50))
+    switch = found["CE+EL F=0,0.5"][0].weights
+    assert switch[:48] == ((1.0, 1.0),) * 48
+    assert switch[48:] == ((0.0, 1.0),) * 2
+    control = found[CONTROL][0]
+    assert set(control.weights) == {(1.0, 0.0)}
+    assert control.rates[0] == pytest.approx(0.01 * 4 / 3)
+    assert control.rates[-1] == pytest.approx(0.01 / 3)
+    assert found["Focal"][0].weights is None
+
+
+# ----------------------------------------------------------------------------------------- tables
+
+
+def test_tables_travel_and_keep_test_rows_sealed(data):
+    tables, left_out = read_tables(data / "uci121")
+    assert sorted(tables) == ["iris", "lenses", "mine", "wine"]
+    assert left_out == []
+    assert list(read_tables(data / "uci121", most=1)[0]) == ["lenses"]
+    table = tables["mine"]
+    size = shape_of(table)
+    assert (size.rows, size.features, size.classes, len(size.folds)) == (50, 3, 4, 4)
+    packed = pack(table)
+    train, held, sealed = open_fold("mine", "fold 2", packed, ["a", "b"])
+    split = table.given[1]
+    assert np.array_equal(train.rows, split.train)
+    assert np.array_equal(held.rows, split.validation)
+    assert train.classes == table.target.classes
+    assert sealed.waiting == ("a", "b")
+    assert len(sealed) == len(split.test)
+    # A table is one entry of the digests.
+    assert {key.partition("/")[0] for key in packed} == {"mine"}
+
+
+def test_tables_without_a_usable_fold_are_named(tmp_path):
+    write_table(tmp_path / "uci121" / "wine", 40, 3, 2, seed=0)
+    write_table(tmp_path / "uci121" / "iris", 40, 3, 2, seed=1)
+    (tmp_path / "uci121" / "iris" / "validation_folds_py.dat").unlink()
+    work = plan(Ask(data=tmp_path))
+    assert {item.payload["table"] for item in work.items} == {"wine"}
+    assert any("uci121/iris is left out" in sentence for sentence in work.missing)
+
+
+def test_other_scales_of_test_rows_are_seen(tmp_path):
+    write_table(tmp_path / "wine", 80, 3, 2, seed=0)
+    (table,) = read_tables(tmp_path)[0].values()
+    assert not scales_differ(table)
+    column = table.columns[1]
+    moved = np.array(column.values)
+    moved[table.given[0].test] += 1000.0
+    columns = (table.columns[0], dataclasses.replace(column, values=moved), *table.columns[2:])
+    assert scales_differ(dataclasses.replace(table, columns=columns))
+
+
+# --------------------------------------------------------------------------------------- lockstep
+
+
+def problem(features=5, classes=3, rows=160, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, features, generator=generator)
+    noise = torch.randn(rows, classes, generator=generator)
+    y = (x @ torch.randn(features, classes, generator=generator) + noise).argmax(1)
+    return Rows(x, y, classes)
+
+
+def as_runs(epochs):
+    """Contenders with what ``train_runs`` takes for the same."""
+    mixed = "mixed_expected_error"
+    gradual = [focus_weights(focus_gradual(e / epochs)) for e in range(epochs)]
+    switch = [focus_weights(focus_switch(e / epochs)) for e in range(epochs)]
+
+    def falling(progress):
+        return 0.05 * (1 - 0.5 * progress)
+
+    return [
+        (Contender(((1.0, 0.0),) * epochs, (0.05,) * epochs), ("cross_entropy", {}, 0.05)),
+        (Contender(tuple(gradual), (0.05,) * epochs), (mixed, {"focus": focus_gradual}, 0.05)),
+        (Contender(tuple(switch), (0.01,) * epochs), (mixed, {"focus": focus_switch}, 0.01)),
+        (Contender(((0.0, 1.0),) * epochs, (0.05,) * epochs), ("expected_error", {}, 0.05)),
+        (
+            Contender(((1.0, 0.0),) * epochs, tuple(falling(e / epochs) for e in range(epochs))),
+            ("cross_entropy", {}, falling),
+        ),
+        (Contender(None, (0.05,) * epochs), ("focal", {"gamma": 2.0, "alpha": 0.25}, 0.05)),
+    ]
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+@pytest.mark.parametrize("lengths", [(80, 80), (83, 61, 70, 9), (7, 3)])
+def test_lockstep_is_what_train_runs_does(hidden, lengths):
+    rows = problem()
+    groups = [
+        Group(f"group {n}", torch.arange(n, n + length), torch.arange(100, 150))
+        for n, length in enumerate(lengths)
+    ]
+    pairs = as_runs(4)
+    found = train_in_lockstep(
+        rows, groups, [one for one, _ in pairs], hidden=hidden, batch=8, epochs=4, seed=3
+    )
+    how = Plan(Model((hidden,) if hidden else ()), batch=8, epochs=4, seed=3)
+    for group, outcomes in zip(groups, found, strict=True):
+        for outcome, (_, (loss, numbers, rate)) in zip(outcomes, pairs, strict=True):
+            run = Run(group.name, group.rows, group.held, loss, numbers, learning_rate=rate)
+            (alone,) = train_runs(rows, [run], how)
+            scores = alone.curves["validation_accuracy"]
+            assert outcome.validation == pytest.approx(max(scores), abs=1e-6)
+            last = max(e for e, score in enumerate(scores, 1) if score == max(scores))
+            assert outcome.best_epoch == last
+            if alone.best_epoch == last:  # train_runs keeps the first of equals
+                for mine, theirs in zip(outcome.model.layers, alone.model.layers, strict=True):
+                    torch.testing.assert_close(mine.weight, theirs.weight, atol=2e-6, rtol=0)
+                    torch.testing.assert_close(mine.bias, theirs.bias, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_groups_in_turns_are_groups_at_once(monkeypatch, hidden):
+    rows = problem()
+    groups = [Group(f"{n}", torch.arange(40 + n), torch.arange(100, 130)) for n in (0, 9, 3, 20)]
+    rivals = [one for one, _ in as_runs(3)]
+    ask = {"hidden": hidden, "batch": 8, "epochs": 3, "seed": 0}
+    together = train_in_lockstep(rows, groups, rivals, **ask)
+    monkeypatch.setattr(mixing_lockstep, "_CPU_MEMORY", 1)
+    in_turns = train_in_lockstep(rows, groups, rivals, **ask)
+    for one, other in zip(together, in_turns, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert (a.best_epoch, a.validation) == (b.best_epoch, b.validation)
+            for mine, theirs in zip(a.model.layers, b.model.layers, strict=True):
+                torch.testing.assert_close(mine.weight, theirs.weight, atol=1e-6, rtol=0)
+
+
+def test_contenders_of_a_group_share_their_start_and_order():
+    rows = problem()
+    group = Group("one", torch.arange(50), torch.arange(100, 130))
+    twice = Contender(((1.0, 0.0),) * 3, (0.05,) * 3)
+    ((a, b),) = train_in_lockstep(
+        rows, [group], [twice, twice], hidden=0, batch=8, epochs=3, seed=0
+    )
+    assert torch.equal(a.model.layers[0].weight, b.model.layers[0].weight)
+    other = Group("other", group.rows, group.held)
+    ((c,),) = train_in_lockstep(rows, [other], [twice], hidden=0, batch=8, epochs=3, seed=0)
+    assert not torch.equal(a.model.layers[0].weight, c.model.layers[0].weight)
+
+
+@pytest.mark.parametrize("hidden", [0, 5])
+def test_a_diverged_run_is_marked_and_harms_no_other(hidden):
+    rows = problem()
+    huge = Rows(rows.features * 1e18, rows.labels, rows.classes)
+    group = Group("one", torch.arange(50), torch.arange(100, 130))
+    calm = Contender(((1.0, 0.0),) * 3, (1e-38,) * 3)
+    wild = Contender(((1.0, 1.0),) * 3, (1e25,) * 3)
+    ((good, bad),) = train_in_lockstep(
+        huge, [group], [calm, wild], hidden=hidden, batch=8, epochs=3, seed=0
+    )
+    assert good.diverged is None
+    assert good.model is not None
+    assert bad.diverged == 1
+    assert bad.model is None
+
+
+def test_blocks_leave_few_steps_over():
+    for steps in range(1, 3000):
+        size = block_size(steps)
+        assert 1 <= size <= min(steps, 48)
+        assert steps % size <= 9 or steps < 16
+
+
+# ------------------------------------------------------------------------------------------- work
+
+
+def test_the_plan_is_the_papers(data):
+    work = plan(Ask(data=data))
+    assert sum(item.runs for item in work.items) == 4 * 2 * 4 * 2 * 3 * len(EVERY)
+    assert len({item.key for item in work.items}) == len(work.items) == 8
+    first = work.items[0].payload
+    assert (first["epochs"], first["batch"], first["rates"]) == (50, 8, [0.01, 0.005, 0.001])
+    assert first["seeds"] == [0, 1]
+    assert len(first["folds"]) == 4
+    (sentence,) = work.missing
+    assert sentence.startswith("uci121/abalone, ")
+    assert "and 112 more are missing" in sentence
+    more = plan(Ask(data=data, seeds=3, seed=5))
+    assert more.items[0].payload["seeds"] == [0, 1, 2]
+    assert more.items[0].payload["seed"] == 5
+
+
+def test_items_are_the_same_on_every_device_and_the_longest_come_first(data):
+    here, there = plan(Ask(data=data)), plan(Ask(data=data, device="cuda"))
+    assert [item.key for item in here.items] == [item.key for item in there.items]
+    assert there.items[0].payload["device"] == "cuda"
+    sizes = {name: about["train"] for name, about in here.facts["tables"].items()}
+    assert here.items[0].payload["shape"] == "one hidden layer"
+    assert sizes[here.items[0].payload["table"]] == max(sizes.values())
+
+
+def test_weights_that_take_turns_are_cut_by_fold(tmp_path):
+    write_table(tmp_path / "uci121" / "musk-2", 40, 120, 2, seed=0)
+    work = plan(Ask(data=tmp_path))
+    keys = {item.key for item in work.items}
+    assert "musk-2|linear" in keys
+    assert "musk-2|one hidden layer|fold 3" in keys
+    assert sum(item.runs for item in work.items) == 2 * 4 * 2 * 3 * len(EVERY)
+
+
+def test_cost_grows_with_rows_and_weights(data):
+    tables = read_tables(data / "uci121")[0]
+    settings = {"batch": 8, "epochs": 50}
+    size = shape_of(tables["wine"])
+    base = seconds_of(size, "linear", 100, settings)
+    assert seconds_of(size, "one hidden layer", 100, settings) > base
+    assert seconds_of(dataclasses.replace(size, train=10 * size.train), "linear", 100, settings) > (
+        5 * base
+    )
+
+
+def test_without_data_one_sentence(tmp_path):
+    for ask in (Ask(), Ask(data=tmp_path)):
+        with pytest.raises(ValueError, match=r"uci121 is missing: .*bioinf-jku/SNNs"):
+            plan(ask)
+    (tmp_path / "uci121").mkdir()
+    with pytest.raises(ValueError, match=r"uci121/abalone, .* and 115 more are missing"):
+        plan(Ask(data=tmp_path))
+
+
+def test_rows_of_an_item(rows_and_facts):
+    rows, _ = rows_and_facts
+    finals = [row for row in rows if row.kind == "final"]
+    assert len(finals) == 4 * 2 * 4 * 2 * len(EVERY)
+    assert len({row.key for row in rows}) == len(rows)
+    by_rate = {
+        (r.table, r.numbers["shape"], r.fold, r.seed, r.loss, r.numbers["learning_rate"]): r
+        for r in rows
+        if r.kind == "trial"
+    }
+    for row in finals:
+        assert 0 <= row.metrics["accuracy"] <= 1
+        place = (row.table, row.numbers["shape"], row.fold, row.seed, row.loss)
+        trials = {rate: by_rate[*place, rate] for rate in (0.01, 0.005, 0.001)}
+        best = max(trial.metrics["validation_accuracy"] for trial in trials.values())
+        first = next(rate for rate, t in trials.items() if t.metrics["validation_accuracy"] == best)
+        assert row.numbers["learning_rate"] == first
+        assert row.metrics["validation_accuracy"] == best
+
+
+def test_an_item_alone_gives_the_same_bits(data):
+    work = plan(Ask(data=data))
+    item = next(item for item in work.items if item.key == "mine|one hidden layer")
+    short = dataclasses.replace(item, payload={**item.payload, "epochs": 2})
+    first, second = (execute(short, work.shared) for _ in range(2))
+    assert [row.metrics for row in first] == [row.metrics for row in second]
+
+
+def test_when_every_rate_diverges_the_row_says_so(data):
+    work = plan(Ask(data=data))
+    item = next(item for item in work.items if item.key == "lenses|one hidden layer")
+    payload = {
+        **item.payload,
+        "epochs": 2,
+        "rates": [1e30, 1e29],
+        "folds": item.payload["folds"][:1],
+    }
+    found = execute(WorkItem(item.key, payload, 2 * 2 * len(EVERY)), work.shared)
+    check_rows(item.key, found)
+    finals = [row for row in found if row.kind == "final"]
+    assert len(finals) == 2 * len(EVERY)
+    assert {row.failure for row in finals} >= {"every learning rate diverged"}
+    assert any(row.kind == "trial" and row.failure == "diverged in epoch 1" for row in found)
+
+
+def test_a_class_that_training_rows_lack(tmp_path):
+    write_table(tmp_path / "uci121" / "wine", 30, 3, 2, seed=0)
+    folder = tmp_path / "uci121" / "wine"
+    labels = np.loadtxt(folder / "labels_py.dat", dtype=int)
+    test = np.loadtxt(folder / "folds_py.dat", delimiter=",", dtype=int)[:, 0] == 1
+    labels[np.flatnonzero(test)[0]] = 7  # one row of a class of its own, in fold 1 to test on
+    np.savetxt(folder / "labels_py.dat", labels, fmt="%d")
+    work = plan(Ask(data=tmp_path))
+    for item in work.items:
+        short = dataclasses.replace(item, payload={**item.payload, "epochs": 2})
+        found = execute(short, work.shared)
+        check_rows(item.key, found)
+        assert all(row.failure is None for row in found)
+
+
+def test_failed_rows_are_failures(data):
+    work = plan(Ask(data=data))
+    found = failed_rows(work.items[0], "no memory")
+    check_rows(work.items[0].key, found)
+    assert {row.failure for row in found} == {"no memory"}
+    assert len(found) == 4 * 2 * len(EVERY)
+
+
+def test_quick_takes_a_part(data):
+    work = plan(Ask(data=data, quick=True))
+    assert {item.payload["epochs"] for item in work.items} == {20}
+    assert {len(item.payload["folds"]) for item in work.items} == {2}
+    assert {tuple(item.payload["seeds"]) for item in work.items} == {(0,)}
+    assert work.missing == ()
+
+
+# ----------------------------------------------------------------------------------------- scores
+
+
+def row_of(table, shape, fold, seed, loss, accuracy, failure=None):
+    key = f"{table}|{shape}|{fold}|{seed}|{loss}"
+    metrics = {} if failure else {"accuracy": accuracy, "best_epoch": 1.0}
+    numbers = {"shape": shape, "learning_rate": 0.01}
+    return Row(key, table, "final", table, loss, fold, 0.0, seed, numbers, metrics, failure=failure)
+
+
+def rows_with(accuracies, tables, folds=("fold 1",), seeds=(0,)):
+    """Rows in which loss → accuracy, or a function of (table number, seed number, fold number)."""
+    found = []
+    for shape in SHAPES:
+        for t, table in enumerate(tables):
+            for s in seeds:
+                for f, fold in enumerate(folds):
+                    for loss in EVERY:
+                        value = accuracies[loss]
+                        value = value(t, s, f) if callable(value) else value
+                        found.append(row_of(table, shape, fold, s, loss, value))
+    return found
+
+
+def test_wins_gains_and_ranks_by_hand():
+    accuracies = dict.fromkeys(EVERY, 0.5)
+    accuracies |= {GRADUAL: 0.9, "CE+EL F=0": 0.9, CE: 0.8, EL: 0.1}
+    rows = rows_with(accuracies, ["iris", "wine"])
+    scores = scores_of(rows, "linear", {"iris": ["fold 1"], "wine": ["fold 1"]})
+    found = summary(scores, ARMS)
+    assert (found[GRADUAL].wins.mean, found[CE].wins.mean) == (100.0, 0.0)
+    # Two share rank 1, CE is third, two share rank 4, EL is sixth.
+    assert [found[name].mean_rank.mean for name in ARMS] == [3, 1, 4, 1, 6, 4]
+    assert found[GRADUAL].gain.mean == pytest.approx(10)
+    assert found[EL].gain.mean == pytest.approx(-70)
+    assert (found[GRADUAL].better, found[GRADUAL].level, found[GRADUAL].worse) == (2, 0, 0)
+    assert found[CE].level == 2
+    assert found[GRADUAL].gain.splits == 1
+    assert found[GRADUAL].gain.spread is None
+    assert found[GRADUAL].gain.error == pytest.approx(0)
+
+
+def test_spread_is_over_splits_and_error_over_tables():
+    accuracies = dict.fromkeys(EVERY, 0.5)
+    accuracies[GRADUAL] = lambda table, seed, fold: 0.5 + 0.1 * table + 0.02 * seed
+    rows = rows_with(accuracies, ["iris", "wine"], seeds=(0, 1))
+    scores = scores_of(rows, "linear", {"iris": ["fold 1"], "wine": ["fold 1"]})
+    gain = summary(scores, ARMS)[GRADUAL].gain
+    assert gain.mean == pytest.approx(6)
+    assert gain.spread == pytest.approx(math.sqrt(2))  # 5 and 7 points
+    assert gain.error == pytest.approx(5)  # 1 and 11 points: deviation 7.07, over √2
+    assert scores.means(0)[:, EVERY.index(GRADUAL)] == pytest.approx([50, 60])
+
+
+def test_tables_with_a_gap_are_left_out():
+    rows = rows_with(dict.fromkeys(EVERY, 0.5), ["iris", "wine", "zzz"])
+    gone = next(r for r in rows if r.table == "wine" and r.numbers["shape"] == "linear")
+    rows = [r for r in rows if r is not gone]
+    rows.append(row_of("wine", "linear", "fold 1", 0, gone.loss, 0, failure="died"))
+    folds = {name: ["fold 1"] for name in ("iris", "wine", "zzz")}
+    scores = scores_of(rows, "linear", folds)
+    assert scores.tables == ("iris", "zzz")
+    assert scores.left_out == ("wine",)
+    assert scores_of(rows, "one hidden layer", folds).tables == ("iris", "wine", "zzz")
+
+
+# ------------------------------------------------------------------------------------------- page
+
+
+def facts_of(tables, folds=("fold 1",), **more):
+    about = {"rows": 100, "train": 50, "features": 3, "classes": 2, "apart": False}
+    return {"tables": {name: {**about, "folds": list(folds)} for name in tables}, **more}
+
+
+NAMES = TABLES[:12]
+
+
+def noisy(level):
+    """Around ``level``, differently on every table."""
+    return lambda table, seed, fold: level + 0.001 * ((7 * table + 3 * seed + fold) % 5)
+
+
+def answer_of(accuracies):
+    rows = rows_with(accuracies, NAMES, seeds=(0, 1))
+    folds = {name: ["fold 1"] for name in NAMES}
+    scores = {shape: scores_of(rows, shape, folds) for shape in SHAPES}
+    six = {shape: summary(one, ARMS) for shape, one in scores.items()}
+    return answer(six, {shape: ranking(one, ARMS) for shape, one in scores.items()}, scores)
+
+
+@pytest.mark.parametrize(
+    ("levels", "says"),
+    [
+        (
+            {GRADUAL: 0.9, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.3, "Focal": 0.5},
+            "its order holds: F=0-0.5 has the best mean rank and EL the last",
+        ),
+        (
+            {GRADUAL: 0.82, "CE+EL F=0,0.5": 0.9, "CE+EL F=0": 0.81, EL: 0.3, "Focal": 0.5},
+            "its order holds in part: EL has the last mean rank, but F=0-0.5 is not first",
+        ),
+        (
+            {GRADUAL: 0.9, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.5, "Focal": 0.3},
+            "its order holds in part: F=0-0.5 has the best mean rank, but EL is not last",
+        ),
+        (
+            {GRADUAL: 0.4, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.5, "Focal": 0.3},
+            "its order does not hold: by mean rank F=0-0.5 is number 5",
+        ),
+    ],
+)
+def test_the_answer_follows_the_numbers(levels, says):
+    accuracies = {CE: noisy(0.8), CONTROL: noisy(0.8)}
+    accuracies |= {name: noisy(level) for name, level in levels.items()}
+    said = answer_of(accuracies)
+    assert f"On 12 of the paper's 121 tables {says}" in said
+    gain = 100 * (levels[GRADUAL] - 0.8)
+    assert f"F=0-0.5 gains {gain:+.2f}".replace("-4", "−4") in said
+    ahead = [name for name, level in levels.items() if level > 0.8]
+    as_there = sorted(ahead) == sorted(["CE+EL F=0", "CE+EL F=0,0.5", GRADUAL])
+    assert ("all three mixtures are ahead of CE" in said) == as_there
+
+
+def test_when_all_are_level_nobody_is_ahead():
+    said = answer_of(dict.fromkeys(EVERY, 0.5))
+    assert "its order holds: F=0-0.5 has the best mean rank and EL the last" in said  # all share it
+    assert "Ahead of CE by mean rank: none (linear); none (one hidden layer)." in said
+    assert "F=0-0.5 gains 0.00 points (linear: better on 0 tables, worse on 0, p = 1)" in said
+
+
+def test_numbers_stand_beside_the_papers(rows_and_facts):
+    rows, facts = rows_and_facts
+    page = UCI.write(rows, facts)
+    beside = {
+        (section.title, *row.labels): (row, verdict(row, section.slack))
+        for section in page.sections
+        for row in section.beside
+    }
+    assert len(beside) == 3 * 2 * len(EVERY)
+    row, _ = beside["Table 4: wins", "linear", GRADUAL]
+    assert row.theirs.mean == pytest.approx(100 * 48 / 121)
+    assert row.ours.count == 8  # folds times seeds
+    row, word = beside["Table 4: gain", "one hidden layer", CE]
+    assert (row.ours.mean, word) == (0.0, "within")
+    assert beside["Table 4: mean rank", "linear", CONTROL][1] == "new"
+    said = texts(page)
+    assert "3 of the paper's 121, and 1 more of the same kind" in said
+    assert "Friedman's χ²" in said
+    charts = [chart for section in page.sections for chart in section.charts]
+    keys = [chart.key for chart in charts]
+    assert len(set(keys)) == len(keys) == 2 + 4 + 2
+    assert all("<svg" in chart.wide and "<svg" in chart.narrow for chart in charts)
+    grids = {grid.title: grid for section in page.sections for grid in section.grids}
+    assert len(grids["Test accuracy, linear"].rows) == 4
+    chosen = grids["Chosen by the validation rows"]
+    assert len(chosen.rows) == 2 * len(EVERY)
+    assert {row[-1] for row in chosen.rows} == {"0 of 96"}
+
+
+def test_a_part_of_the_rows_is_enough(rows_and_facts):
+    rows, facts = rows_and_facts
+    assert UCI.write([], facts).answer == "Nothing has been run yet."
+    assert UCI.write([], {}).sections == ()
+    linear = [r for r in rows if r.numbers["shape"] == "linear"]
+    page = UCI.write(linear, facts)
+    assert "one hidden layer" not in page.answer
+    one = [r for r in rows if r.table == "wine"]
+    page = UCI.write(one, facts)
+    assert "On 1 of the paper's 121 tables" in page.answer  # too few to test, enough to show
+    assert not any(section.title.startswith("Figure 3") for section in page.sections)
+    failed = [
+        dataclasses.replace(r, metrics={}, failure="diverged")
+        if r.table == "iris" and r.loss == EL
+        else r
+        for r in rows
+    ]
+    page = UCI.write(failed, facts)
+    assert any("a score is missing: iris" in text for text in page.deviations)
+
+
+def test_quick_and_odd_tables_are_told():
+    rows = rows_with(dict.fromkeys(EVERY, 0.5), NAMES[:3])
+    facts = facts_of(NAMES[:3], epochs=20)
+    facts["tables"][NAMES[1]]["apart"] = True
+    page = UCI.write(rows, facts)
+    said = "\n".join(page.deviations)
+    assert "20 epochs instead of 50" in said
+    assert f"In {NAMES[1]} the prepared test rows are on another scale" in said
+
+
+def test_the_control_is_judged():
+    accuracies = {name: noisy(0.8) for name in EVERY} | {CONTROL: noisy(0.85)}
+    rows = rows_with(accuracies, NAMES, seeds=(0, 1))
+    said = control_text(scores_of(rows, "linear", {name: ["fold 1"] for name in NAMES}))
+    assert "the control has +5.00 points against CE (better on 12, worse on 0 of 12 tables" in said
+    assert "Among all seven it is number 1 by mean rank" in said
+    assert "CE with its learning rate scaled instead gains +5.00 (linear)" in answer_of(accuracies)
+
+
+def test_every_loss_has_its_own_look():
+    found = [look_of(name) for name in EVERY]
+    assert (
+        len({look.colour for look in found}) == len({look.marker for look in found}) == len(found)
+    )
+
+
+def test_a_chart_of_one_table_can_be_drawn():
+    rows = rows_with(dict.fromkeys(EVERY, 0.5), ["iris"])
+    chart = gains_chart("gains", scores_of(rows, "linear", {"iris": ["fold 1"]}))
+    assert "CE+EL F=0-0.5 +0.00 on average" in chart.finding
+
+
+# -------------------------------------------------------------------------------------- the whole
+
+
+def test_the_list_of_recipes_needs_no_torch():
+    code = (
+        "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'scipy', 'matplotlib'])); "
+        "from expacc.recipes.mixing import RECIPES; print([one.name for one in RECIPES])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['mixing-gradients', 'mixing-uci']"
+    assert [one.name for one in RECIPES] == ["mixing-gradients", "mixing-uci"]
+    assert UCI.needs == ("uci121",)
+
+
+@pytest.mark.slow
+def test_real_tables():
+    root = os.environ.get("EXPACC_DATA")
+    if not root or not (Path(root) / "uci121" / "wine").is_dir():
+        pytest.skip("EXPACC_DATA names no folder with uci121/wine")
+    work = plan(Ask(data=Path(root)))
+    names = ("wine", "lenses", "balloons", "trains", "low-res-spect")
+    rows = []
+    for item in work.items:
+        if item.payload["table"] in names and item.payload["shape"] == "linear":
+            rows += execute(item, work.shared)
+    assert all(row.failure is None for row in rows)
+    wine = [
+        row.metrics["accuracy"]
+        for row in rows
+        if row.kind == "final" and row.table == "wine" and row.loss in (CE, GRADUAL)
+    ]
+    assert np.mean(wine) > 0.96
