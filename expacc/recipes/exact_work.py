@@ -80,7 +80,7 @@ def _finals(item: WorkItem, opened: list[Opened], settings: Sequence[Settings]) 
         for place, own in enumerate(settings):
             for seed in range(ask["seeds"]):
                 # The same for every method: the same weights at the start, the same order of rows.
-                key = f"{fold}|{place}|{seed}"
+                key = f"{fold}|{seed}" if len(settings) == 1 else f"{fold}|{place}|{seed}"
                 keyed[key] = (ready, own)
                 places[key] = (fold, place, seed, ready, test)
     results = train_method(ask["method"], keyed, ask["seed"], device=ask["device"])
@@ -88,17 +88,17 @@ def _finals(item: WorkItem, opened: list[Opened], settings: Sequence[Settings]) 
     rows = []
     for result in results:
         fold, place, seed, ready, test = places[result.key]
-        known = (item, "final", seed, fold, settings[place])
+        own = settings[place]
         if result.model is None:
             reason = f"diverged at step {result.failed_step}"
-            rows.append(_row(*known, tag=place, failure=reason))
+            rows.append(_row(item, "final", seed, fold, own, tag=place, failure=reason))
             continue
         metrics = {
             "accuracy": score(test, _method(ask, place, seed), result.model, ready.scale),
             "train_accuracy": ready.accuracy(result.model, ready.own),
             "cpu_seconds": each,
         }
-        rows.append(_row(*known, tag=place, metrics=metrics, seconds=each))
+        rows.append(_row(item, "final", seed, fold, own, tag=place, metrics=metrics, seconds=each))
     return rows
 
 
