@@ -289,7 +289,9 @@ def test_the_terminal_shows_answer_and_board(width):
             assert f"{entry.accuracy * 100:.1f}" in flat
     assert "diverged at step 120" in flat
     assert "calibr" in flat
-    assert max(map(len, text.splitlines())) <= width
+    first, *others = text.splitlines()
+    assert first == board.answer.sentence  # one line where it is no terminal
+    assert max(map(len, others)) <= width
 
 
 def test_the_terminal_shows_several_tables_and_noise():

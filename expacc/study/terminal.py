@@ -33,7 +33,10 @@ def print_leaderboard(board: Leaderboard, console: Console | None = None) -> Non
         console: where to; None for standard output.
     """
     console = console or Console()
-    console.print(_text(board.answer.sentence, _ANSWERS[board.verdict]))
+    # In a file or a pipe the answer stays one line, to be found by other programs.
+    console.print(
+        _text(board.answer.sentence, _ANSWERS[board.verdict]), soft_wrap=not console.is_terminal
+    )
     if board.overall is not None:
         console.print(_drawn(*overall_table(board.overall), narrow=console.width < 100))
     else:
