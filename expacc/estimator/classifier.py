@@ -203,7 +203,8 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Calibrated probabilities (n, C), in the order of ``classes_``."""
-        return Calibration(self.temperature_, self.bend_).probabilities(self._logits(X))
+        logits = self._logits(X)  # it says so if nothing was fitted
+        return Calibration(self.temperature_, self.bend_).probabilities(logits)
 
     def predict_log_proba(self, X: Any) -> Array:
         """Their logarithms."""
