@@ -42,16 +42,13 @@ SAMPLED = "exact: sampled"  # the authors' estimate of the gradient in place of 
 Keyed = Mapping[str, tuple[Ready, Settings]]
 
 
-def train_method(
-    method: str, runs: Keyed, seed: int, *, share: float = 1.0, device: str = "cpu"
-) -> list[RunResult]:
+def train_method(method: str, runs: Keyed, seed: int, *, device: str = "cpu") -> list[RunResult]:
     """Train the runs of a method together.
 
     Args:
         method: which.
         runs: key → training rows and settings; rows are the same object for all, or stacked.
         seed: of weights and order; with the key it decides a run.
-        share: of the steps of an epoch.
         device: where to train.
     """
     ready = next(iter(runs.values()))[0]
@@ -59,14 +56,14 @@ def train_method(
         noise, log = NOISE_METHODS[method]
         made = [run_of(key, rows, "exact", found) for key, (rows, found) in runs.items()]
         change = loss_at(noise, log, EPOCHS)
-        return train_by_epochs(ready, made, seed, change, share=share, device=device)
+        return train_by_epochs(ready, made, seed, change, device=device)
     if method == SAMPLED:
-        return _sampled(ready, runs, seed, share, device)
+        return _sampled(ready, runs, seed, device)
     made = [run_of(key, rows, method, found) for key, (rows, found) in runs.items()]
-    return train(ready, made, seed, share=share, device=device)
+    return train(ready, made, seed, device=device)
 
 
-def _sampled(ready: Ready, runs: Keyed, seed: int, share: float, device: str) -> list[RunResult]:
+def _sampled(ready: Ready, runs: Keyed, seed: int, device: str) -> list[RunResult]:
     random = {
         key: torch.Generator(device).manual_seed(derive_seed(seed, key, "samples") % (1 << 31))
         for key in runs
@@ -78,7 +75,7 @@ def _sampled(ready: Ready, runs: Keyed, seed: int, share: float, device: str) ->
         return replace(run, loss=loss, numbers={})
 
     made = [run_of(key, rows, "exact", found) for key, (rows, found) in runs.items()]
-    return train_by_epochs(ready, made, seed, change, share=share, device=device)
+    return train_by_epochs(ready, made, seed, change, device=device)
 
 
 class Regression:

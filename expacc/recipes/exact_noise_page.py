@@ -110,9 +110,8 @@ def write(rows: Sequence[Row], facts: Facts) -> Page:
             "With the paper's settings, repeats are other random splits, the paper's first; tables "
             f"with a test part of their own have {facts['splits']} seeds. With settings of its "
             f"own, a loss has {facts['trials']} trials on four fifths of the training rows of the "
-            f"paper's split, trained for {facts['share']:.0%} of the steps, judged on the fifth, "
-            f"and {facts['seeds']} final runs. Logistic and Laplace noise, which are slow, are not "
-            "searched.",
+            f"paper's split, judged on the fifth, and {facts['seeds']} final runs. The losses that "
+            "are slow to train are not searched.",
             "Momentum and normaliser begin anew with every epoch. Logistic and Laplace noise are "
             "integrated by a fixed rule, exact to 1e-4 and 1 % of the gradient.",
             *protocol_deviations(facts),

@@ -1,7 +1,8 @@
 """A clean search for a method's numbers: a fifth of the training rows judges, test rows never.
 
 Every loss has as many trials, with the same learning rates and penalties; numbers of its own come
-from the same low-discrepancy sequence. Ranges are those of the paper's Table 8.
+from the same low-discrepancy sequence. Ranges are those of the paper's Table 8. Trials are trained
+to the end: with a quarter of the steps cross entropy and hinge choose as well, EXACT does not.
 """
 
 from collections.abc import Sequence
@@ -72,7 +73,6 @@ def search(
     *,
     seed: int,
     name: str,
-    share: float,
     device: str = "cpu",
 ) -> list[TrialScore]:
     """Train every trial on four fifths of the training rows, and judge it on the fifth.
@@ -83,7 +83,6 @@ def search(
         trials: its settings.
         seed: of the cut, of weights and order.
         name: of the table.
-        share: of the steps of an epoch that trials are given.
         device: where to train.
 
     Raises:
@@ -95,7 +94,7 @@ def search(
     if method == "logistic_regression":
         return [_fitted(ready, settings) for settings in trials]
     keyed = {f"trial {place}": (ready, settings) for place, settings in enumerate(trials)}
-    results = train_method(method, keyed, seed, share=share, device=device)
+    results = train_method(method, keyed, seed, device=device)
     scores = []
     for settings, result in zip(trials, results, strict=True):
         if result.model is None or ready.held is None:

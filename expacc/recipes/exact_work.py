@@ -40,7 +40,6 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
         settings,
         seed=ask["seed"],
         name=ask["table"],
-        share=ask["share"],
         device=ask["device"],
     )
     each = (time.process_time() - start) / len(scores)

@@ -1,8 +1,8 @@
 """The work of leerr-uci: logistic regression on the 5×2 folds that come with the tables.
 
-An item is a pair of halves of one table: train on one, validate on the other, then swapped. All
-losses and learning rates of both train together. The best learning rate of each loss, by the
-validation half, is scored on the sealed test rows, once.
+A pair of halves is two folds: train on one half, validate on the other, then swapped. All folds,
+losses and learning rates of a table train together, as one item. The best learning rate of each
+fold and loss, by the validation half, is scored on the sealed test rows, once.
 """
 
 import time
@@ -34,7 +34,7 @@ FOLDER = "leerr-uci"
 
 
 def plan(ask: Ask) -> Work:
-    """One item per table, pair of halves and repeat."""
+    """One item per table and repeat."""
     found = _tables(sources.need(ask.data, FOLDER))
     absent = [name for name in NAMES if name not in found]
     if not found:
@@ -55,20 +55,18 @@ def plan(ask: Ask) -> Work:
     shared: dict[str, Any] = {}
     for name, table in found.items():
         splits = _named(table)
-        pairs = len(splits) // 2
         shared |= pack_table(table) | pack_splits(name, splits)
         facts[name] = {
             "rows": table.rows,
             "features": len(table.columns),
             "classes": len(table.target.classes),
             "test_rows": len(splits[0].test),
-            "pairs": pairs,
         }
+        folds = [split.name for split in splits[: 2 * QUICK_PAIRS if ask.quick else None]]
         for repeat in range(ask.seeds or 1):
-            for pair in range(1, (min(pairs, QUICK_PAIRS) if ask.quick else pairs) + 1):
-                payload = {"table": name, "pair": pair, "repeat": repeat, **settings}
-                runs = 2 * len(LOSSES) * (len(RATES) + 1)
-                items.append(WorkItem(f"{name}|{pair}|{repeat}", payload, runs))
+            payload = {"table": name, "folds": folds, "repeat": repeat, **settings}
+            runs = len(folds) * len(LOSSES) * (len(RATES) + 1)
+            items.append(WorkItem(f"{name}|{repeat}", payload, runs))
     return Work(
         items=tuple(items),
         executor="expacc.recipes.leaky_uci:execute",
@@ -104,16 +102,21 @@ def _named(table: Table) -> list[Split]:
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
-    """Train on both halves with every loss and rate; one row per run, and one per test score."""
+    """Train on every fold with every loss and rate; one row per run, and one per test score."""
     start = time.perf_counter()
     ask = item.payload
     table = unpack_table(ask["table"], shared)
     opened = {}
-    for fold in (f"{ask['pair']}a", f"{ask['pair']}b"):
+    for fold in ask["folds"]:
         split = unpack_split(ask["table"], fold, shared)
         train, test, _ = open_split(table, split, methods=list(LOSSES), seed=ask["seed"])
         opened[fold] = (train, test)
-    results = _train({fold: train for fold, (train, _) in opened.items()}, ask)
+    widths: dict[int, dict[str, TrainRows]] = {}
+    for fold, (train, _) in opened.items():  # a column that is constant in a half is left out there
+        widths.setdefault(train.features.shape[1], {})[fold] = train
+    results: dict[tuple[str, str, float], RunResult] = {}
+    for parts in widths.values():
+        results |= _train(parts, ask)
     each = (time.perf_counter() - start) / len(results)
     rows = []
     for fold, (_, test) in opened.items():
@@ -142,7 +145,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
 def _train(
     parts: Mapping[str, TrainRows], ask: Mapping[str, Any]
 ) -> dict[tuple[str, str, float], RunResult]:
-    """All runs of the item as one tensor program: fold, loss and rate → how it ended."""
+    """Runs on folds of one width as one tensor program: fold, loss and rate → how it ended."""
     features, labels, runs, tags = [], [], [], []
     first = 0
     for fold, train in parts.items():
@@ -234,9 +237,8 @@ def _row(
 
 def failed_rows(item: WorkItem, reason: str) -> list[Row]:
     """The rows of an item that gave none."""
-    pair = item.payload["pair"]
     return [
-        _row(item, "final", loss, f"{pair}{half}", failure=reason)
-        for half in "ab"
+        _row(item, "final", loss, fold, failure=reason)
+        for fold in item.payload["folds"]
         for loss in LOSSES
     ]
