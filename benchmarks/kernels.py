@@ -1,18 +1,22 @@
 """The losses on a GPU against ``F.cross_entropy``: time and memory, forward and backward.
 
 Medians of ``triton.testing.do_bench``; every ratio is to eager ``F.cross_entropy`` in the same run.
-Peak memory is what forward and backward need beside the logits, over the size of the logits.
+A small batch costs what Python costs: so the same step is also timed as a CUDA graph, where only
+the kernels count, and the processor's time of a step is measured by itself. Peak memory is what
+forward and backward need beside the logits, their gradient included, over the size of the logits.
 
     python benchmarks/kernels.py            prints the tables and writes them to results/
-    python benchmarks/kernels.py --dry-run  prints them only
     python benchmarks/kernels.py --head     the classifier head and its loss together
+    python benchmarks/kernels.py --dry-run  writes no results
 """
 
 import argparse
 import json
 import platform
 import subprocess
+import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +30,7 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
+from expacc.ops.kernels import BY_DEFAULT
 
 SHAPES = (
     (4096, 10, torch.float32),
@@ -41,7 +46,8 @@ LOSSES: dict[str, Callable[..., Tensor]] = {
     "leaky": leaky_expected_error,
     "mixed": mixed_expected_error,
     "EXACT": exact_error,
-    "EXACT, standardize=False": lambda z, t: exact_error(z, t, standardize=False),
+    "EXACT, sigma 0.1, margin 5": partial(exact_error, sigma=0.1, margin=5.0),
+    "cross entropy again": F.cross_entropy,
 }
 SOFTMAX_BARS = (0.9, 0.9, 0.9, 0.6, 0.6, 0.6)
 BARS = {
@@ -51,20 +57,22 @@ BARS = {
     "EXACT": (0.8, 0.8, 2, 5, 10, None),
 }
 HEAD = (8192, 2048, 128_256)
+SMALL = 2**23  # elements; beyond, the processor's time does not matter
 
 
-def gpu_facts() -> dict[str, object]:
+def gpu_facts(commit: str | None) -> dict[str, object]:
     import triton
 
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False)
     name, _, driver = done.stdout.strip().partition(", ")
-    return facts(
+    found = facts(
         gpu=name or torch.cuda.get_device_name(),
         driver=driver or "unknown",
         triton=triton.__version__,
         system=platform.release(),
     )
+    return found if commit is None else {**found, "commit": commit}
 
 
 def milliseconds(step: Callable[[], object], repeat: int) -> float:
@@ -74,9 +82,39 @@ def milliseconds(step: Callable[[], object], repeat: int) -> float:
     return found
 
 
-def peak_of(step: Callable[[], object]) -> int:
-    """Bytes beyond what is held before and after."""
+def captured(step: Callable[[], object]) -> Callable[[], object]:
+    """The step as a CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def host_microseconds(step: Callable[[], object], steps: int = 300) -> float:
+    """The processor's time of a step of a batch so small that the device waits for it."""
+    for _ in range(30):
+        step()
+    spent = []
+    for _ in range(5):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            step()
+        spent.append((time.perf_counter() - start) / steps * 1e6)
+    return sorted(spent)[2]
+
+
+def peak_of(step: Callable[[], object], *leaves: Tensor) -> int:
+    """Bytes beyond what is held before, the leaves' gradients included."""
     step()
+    for leaf in leaves:
+        leaf.grad = None
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
@@ -84,39 +122,44 @@ def peak_of(step: Callable[[], object]) -> int:
     return torch.cuda.max_memory_allocated() - before
 
 
-def measure(repeat: int) -> list[dict]:
-    found = []
-    for place, (rows, classes, dtype) in enumerate(SHAPES):
-        generator = torch.Generator("cuda").manual_seed(0)
-        logits = torch.randn(rows, classes, device="cuda", generator=generator)
-        logits = logits.to(dtype).requires_grad_()
-        target = torch.randint(0, classes, (rows,), device="cuda", generator=generator)
-        row: dict = {"rows": rows, "classes": classes, "dtype": str(dtype)}
-        for name, loss in LOSSES.items():
+def measure_shape(place: int, repeat: int) -> dict:
+    rows, classes, dtype = SHAPES[place]
+    generator = torch.Generator("cuda").manual_seed(0)
+    logits = torch.randn(rows, classes, device="cuda", generator=generator)
+    logits = logits.to(dtype).requires_grad_()
+    target = torch.randint(0, classes, (rows,), device="cuda", generator=generator)
+    row: dict = {"rows": rows, "classes": classes, "dtype": str(dtype)}
+    for name, loss in LOSSES.items():
 
-            def step(loss=loss, logits=logits, target=target) -> None:
-                logits.grad = None
-                loss(logits, target).backward()
+        def step(loss=loss) -> None:
+            logits.grad = None
+            loss(logits, target).backward()
 
-            step()
-            logits.grad = None
-            spent = milliseconds(step, repeat)
-            logits.grad = None
-            peak = peak_of(step) / logits.nbytes
-            ratio = spent / row["cross entropy"]["ms"] if name in BARS or "EXACT" in name else 1.0
-            bar = BARS.get(name, (None,) * 6)[place]
-            row[name] = {"ms": spent, "ratio": ratio, "bar": bar, "peak": peak}
-            missed = "  MISSED" if bar is not None and ratio > bar else ""
-            print(
-                f"{rows}x{classes} {str(dtype)[6:]:9} {name:25} {spent:8.4f} ms  ratio {ratio:6.2f}"
-                f"  bar {bar}  peak {peak:.2f} logits{missed}",
-                flush=True,
-            )
-        found.append(row)
+        step()
         logits.grad = None
-        del logits, step
+        found = {"ms": milliseconds(step, repeat)}
+        logits.grad = None
+        found["peak"] = peak_of(step, logits) / logits.nbytes
+        logits.grad = None
+        if rows * classes <= SMALL:
+            found["host_us"] = host_microseconds(step)
+        found["graph_ms"] = milliseconds(captured(step), repeat)
+        logits.grad = None
+        first = row.get("cross entropy", found)
+        found["ratio"] = found["ms"] / first["ms"]
+        found["graph_ratio"] = found["graph_ms"] / first["graph_ms"]
+        bar = found["bar"] = BARS.get(name, (None,) * len(SHAPES))[place]
+        row[name] = found
+        missed = "  MISSED" if bar is not None and found["ratio"] > bar else ""
+        host = f"  host {found['host_us']:4.0f} us" if "host_us" in found else ""
+        print(
+            f"{rows}x{classes} {str(dtype)[6:]:9} {name:27} {found['ms']:8.4f} ms"
+            f"  ratio {found['ratio']:6.2f}  bar {bar}  graph {found['graph_ms']:8.4f} ms"
+            f"  ratio {found['graph_ratio']:6.2f}{host}  peak {found['peak']:.2f} logits{missed}",
+            flush=True,
+        )
         torch.cuda.empty_cache()
-    return found
+    return row
 
 
 def measure_head(repeat: int) -> dict[str, dict[str, float]]:
@@ -136,20 +179,24 @@ def measure_head(repeat: int) -> dict[str, dict[str, float]]:
     }
     if hasattr(F, "linear_cross_entropy"):
         ways["F.linear_cross_entropy"] = lambda: F.linear_cross_entropy(features, weight, target)
-    found = {}
+    found: dict[str, dict[str, float]] = {}
     for name, way in ways.items():
 
         def step(way=way) -> None:
             features.grad = weight.grad = None
             way().backward()
 
-        try:
-            spent, peak = milliseconds(step, repeat), peak_of(step)
-        except Exception as error:
-            print(f"{name}: {error}")
-            continue
+        spent = milliseconds(step, repeat)
+        features.grad = weight.grad = None
+        peak = peak_of(step, features, weight)
         found[name] = {"ms": spent, "peak_bytes": peak}
-        print(f"{name:32} {spent:8.3f} ms  peak {peak / 2**20:9.1f} MiB", flush=True)
+        apart = found.get("F.linear, mixed_expected_error", found[name])
+        ratios = spent / apart["ms"], peak / apart["peak_bytes"]
+        print(
+            f"{name:32} {spent:8.3f} ms ({ratios[0]:.2f})  peak {peak / 2**20:9.1f} MiB "
+            f"({ratios[1]:.2f})",
+            flush=True,
+        )
         features.grad = weight.grad = None
         torch.cuda.empty_cache()
     return found
@@ -162,12 +209,19 @@ def main() -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     parser.add_argument("--head", action="store_true", help="measure the fused head")
+    parser.add_argument("--commit", help="of the code, where git is not at hand")
     options = parser.parse_args()
-    machine = gpu_facts()
+    for family in BY_DEFAULT:  # whichever are on by default
+        BY_DEFAULT[family] = True
+    machine = gpu_facts(options.commit)
     print(heading(machine))
-    found = measure_head(options.repeat) if options.head else measure(options.repeat)
+    found: object
+    if options.head:
+        found = measure_head(options.repeat)
+    else:
+        found = [measure_shape(place, options.repeat) for place in range(len(SHAPES))]
     if not options.dry_run:
-        path = RESULTS / ("head-gpu.json" if options.head else "kernels-gpu.json")
+        path = RESULTS / ("kernels-head-gpu.json" if options.head else "kernels-gpu.json")
         path.write_text(json.dumps({"machine": machine, "found": found}, indent=1) + "\n")
         print(f"written: {path}")
 

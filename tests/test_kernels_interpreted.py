@@ -20,7 +20,7 @@ TESTS = Path(__file__).resolve().parent
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("check", ["mixtures", "exact", "long_rows", "table", "head"])
+@pytest.mark.parametrize("check", ["mixtures", "exact", "long_rows", "hostile", "table", "head"])
 def test_interpreted(check):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__)), check]
@@ -62,9 +62,9 @@ def mixtures():
     import torch
 
     from expacc.functional import mixed_expected_error
-    from expacc.ops import kernels_softmax
+    from expacc.ops import kernels_rows
 
-    kernels_softmax._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
+    kernels_rows._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
     weights = ((0.0, 1.0), (0.1, 1.0), (1.0, 0.0))
     shapes = ((3, 1), (70, 3), (5, 10), (4, 257))
     combinations = list(product(shapes, weights, ("none", "mean", "sum"), (False, True)))
@@ -83,19 +83,15 @@ def mixtures():
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
         for scores in (logits, wide[:, ::2]) if weighted else (logits,):
-            values, scratch = kernels_softmax.rows_forward(
-                scores, target, weight, -100, *mixture, reduction, torch.float32, True
-            )
-            grad = kernels_softmax.rows_backward(
-                scores, target, weight, upstream, scratch, -100, reduction == "mean"
-            )
+            plan = kernels_rows.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
+            values, scratch = plan.forward(scores, target, weight, mixture)
+            grad = plan.backward(scores, target, weight, upstream, scratch)
             close(values, expected, 3e-7)
             close(grad, leaf.grad, 3e-7)
     logits, target, _, _ = batch(4, 5, seed=0)
     target[2] = 5
-    values, _ = kernels_softmax.rows_forward(
-        logits, target, None, -100, 0.1, 1.0, "none", torch.float32, True
-    )
+    plan = kernels_rows.RowsPlan(logits, target, None, -100, "none", torch.float32)
+    values, _ = plan.forward(logits, target, None, (0.1, 1.0))
     assert values.isnan().tolist() == [False, False, True, False]
 
 
@@ -103,7 +99,7 @@ def compare_exact(shapes):
     import torch
 
     from expacc.functional import exact_error
-    from expacc.ops.kernels_batch import Batch, exact_backward, exact_forward
+    from expacc.ops.kernels_batch import ExactPlan
 
     settings = (
         ("none", True, math.inf, False, 1.0, False),
@@ -130,11 +126,13 @@ def compare_exact(shapes):
         )
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
-        rest = (weight, -100, reduction, noise, margin, standardize, log, torch.float32)
-        whole = Batch(logits, target, *rest)
-        values, saved = exact_forward(whole, True)
+        numbers = (weight, noise, margin)
+        sigmas = noise if sigma == "rows" else None
+        flags = (margin < math.inf, standardize, log, True)
+        plan = ExactPlan(logits, target, weight, -100, reduction, torch.float32, sigmas, *flags)
+        values, saved = plan.forward(logits, target, *numbers)
         close(values, expected, 2e-6)
-        close(exact_backward(whole, saved, upstream), leaf.grad, 1e-5)
+        close(plan.backward(logits, target, *numbers, saved, upstream), leaf.grad, 1e-5)
 
 
 def exact():
@@ -144,8 +142,32 @@ def exact():
 def long_rows():
     from expacc.ops import kernels_batch
 
-    kernels_batch._MOST_CLASSES, kernels_batch._LONG_GROUPS = 8, 4
+    kernels_batch._FEW_CLASSES = 8
     compare_exact(((3, 20),))
+
+
+def hostile():
+    """NaN stays NaN; a masked class, an infinite rival, nobody at all and a sure loss are fine."""
+    import torch
+
+    from expacc.ops.kernels_batch import ExactPlan
+
+    for classes in (6, 70):
+        logits = torch.zeros(7, classes)
+        target = torch.tensor([0, 0, 0, 0, 0, classes, -3])
+        logits[0, 1] = math.nan
+        logits[1, 0] = math.nan
+        logits[2, 1:] = -math.inf
+        logits[3, 1] = math.inf
+        logits[4, 1] = 30.0
+        rest = (None, -100, "none", torch.float32, None, False, False, False, True)
+        plan = ExactPlan(logits, target, *rest)
+        values, saved = plan.forward(logits, target, None, 1.0, math.inf)
+        assert values.isnan().tolist() == [True, True, False, False, False, True, True]
+        assert values[2:5].tolist() == [0, 1, 1]
+        grad = plan.backward(logits, target, None, 1.0, math.inf, saved, torch.ones(7))
+        assert grad[2:5].abs().max() == 0
+        assert grad[5:].isnan().all()
 
 
 def table():
@@ -203,6 +225,5 @@ def head():
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # NumPy's, about 0/0 and log 0 that are then masked
     mend_interpreter()
-    {"mixtures": mixtures, "exact": exact, "long_rows": long_rows, "table": table, "head": head}[
-        sys.argv[1]
-    ]()
+    checks = (mixtures, exact, long_rows, hostile, table, head)
+    {check.__name__: check for check in checks}[sys.argv[1]]()

@@ -1,5 +1,6 @@
 """EXACT: the expected error of a classifier whose logits carry noise."""
 
+import math
 from typing import Literal
 
 import torch
@@ -9,16 +10,17 @@ from expacc.contract import Batch, Reduction, kept_logits, read_batch, reduce_ro
 from expacc.functional.standardize import standardize_logits
 from expacc.ops import (
     CLASS_AXIS,
+    IMPLEMENTATIONS,
     compute_dtype,
     contest,
     fused_exact,
     is_plain_eager,
+    no_kernels,
     orthant_chance,
     orthant_logs,
-    takes_kernels,
     target_log_prob,
-    why_no_kernels,
 )
+from expacc.ops.kernels import Implementation as Implementation
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
 from expacc.refusals import bad_sigma, check_choice, check_count, check_number
@@ -26,7 +28,6 @@ from expacc.refusals import bad_sigma, check_choice, check_count, check_number
 __all__ = ["exact_error"]
 
 Standardize = bool | Literal["sync"]
-Implementation = Literal["auto", "reference", "triton"]
 _FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
 
 
@@ -80,8 +81,8 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
-        impl: 'auto', 'reference' (plain torch) or 'triton' (one fused kernel, still on trial, which
-            needs a CUDA tensor and integer labels); today 'auto' is 'reference'.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
+            and integer labels); today 'auto' is 'reference'.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
@@ -102,34 +103,32 @@ def exact_error(
     Reference:
         Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Eq. 15 to 19.
     """
+    if (
+        noise == "normal"
+        and type(topk) is int
+        and topk == 1
+        and type(standardize) is bool
+        and type(log) is bool
+        and (margin is None or (type(margin) in (float, int) and 0 < margin < math.inf))
+        and (type(sigma) not in (float, int) or 0 < sigma < math.inf)
+        and label_smoothing == 0
+    ):  # nothing here that the checks below would refuse
+        shared = (logits, target, weight, ignore_index, reduction)
+        fused = fused_exact(*shared, sigma, margin, standardize, log, impl)
+        if fused is not None:
+            return fused
     check_choice("noise", noise, tuple(NOISES))
     check_choice("standardize", standardize, (True, False, "sync"))
     check_choice("log", log, (True, False))
-    check_choice("impl", impl, ("auto", "reference", "triton"))
+    check_choice("impl", impl, IMPLEMENTATIONS)
     check_count("topk", topk)
     if margin is not None:
         check_number("margin", margin, low=0, open_low=True)
     if not isinstance(sigma, Tensor):
         check_number("sigma", sigma, low=0, open_low=True)
-    if impl != "reference":
-        plain = noise == "normal" and topk == 1 and standardize != "sync"
-        if (
-            plain
-            and _is_noise_of_rows(sigma, logits)
-            and takes_kernels(
-                logits,
-                target,
-                weight,
-                ignore_index,
-                reduction,
-                label_smoothing,
-                asked=impl == "triton",
-            )
-        ):
-            shared = (logits, target, weight, ignore_index, reduction)
-            return fused_exact(*shared, sigma, margin, standardize is True, log)
-        if impl == "triton":
-            raise _no_kernel(logits)
+    if impl == "triton" and isinstance(logits, Tensor):
+        needs = ", normal noise, topk 1, no sync, and one constant sigma for all or per row"
+        raise no_kernels(logits, needs)
     batch = read_batch(
         logits,
         target,
@@ -144,27 +143,6 @@ def exact_error(
         scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
     values = _values(scores, scales, batch, margin, noise, topk, log)
     return reduce_rows(values, batch)
-
-
-def _is_noise_of_rows(sigma: float | Tensor, logits: Tensor) -> bool:
-    """Is sigma a number, or a constant tensor with one entry or one per row?"""
-    if not isinstance(sigma, Tensor):
-        return True
-    rows, classes = logits.shape[0], logits.shape[-1]
-    return (
-        sigma.is_floating_point()
-        and not sigma.requires_grad
-        and sigma.device == logits.device
-        and (sigma.ndim == 0 or (sigma.shape == (rows,) and rows != classes))
-    )
-
-
-def _no_kernel(logits: Tensor) -> ValueError:
-    reason = why_no_kernels(logits) or (
-        "takes integer labels, normal noise, topk 1, standardize True or False, and a constant "
-        "sigma for all or per row; got something else"
-    )
-    return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
 
 
 def _scales(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | Tensor:

@@ -6,8 +6,8 @@ from torch.utils.checkpoint import checkpoint
 
 from expacc.contract import Reduction
 from expacc.functional.softmax import mixed_expected_error, mixture_weights
-from expacc.ops import takes_kernels
-from expacc.refusals import bad_reduction, check_count, not_a_tensor
+from expacc.ops import IMPLEMENTATIONS, Implementation, no_kernels, takes_kernels
+from expacc.refusals import bad_reduction, check_choice, check_count, not_a_tensor
 
 __all__ = ["linear_mixed_expected_error"]
 
@@ -29,6 +29,7 @@ def linear_mixed_expected_error(
     ce_weight: float | None = None,
     error_weight: float | None = None,
     chunk_rows: int | None = None,
+    impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute the mixture of cross entropy and expected error of ``features @ weight.T + bias``.
 
@@ -57,6 +58,8 @@ def linear_mixed_expected_error(
         ce_weight: weight >= 0 of the cross entropy, in place of ``focus``.
         error_weight: weight >= 0 of the expected error, in place of ``focus``.
         chunk_rows: rows whose logits exist at a time; by default about 2²⁷ logits.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need CUDA tensors
+            of one dtype without autocast); as in ``mixed_expected_error``.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -82,12 +85,15 @@ def linear_mixed_expected_error(
     rows, classes = features.shape[0], weight.shape[0]
     if chunk_rows is None:
         chunk_rows = max(1, _CHUNK_ELEMENTS // classes)
+        if chunk_rows > 256:
+            chunk_rows -= chunk_rows % 256  # products like whole tiles
     check_count("chunk_rows", chunk_rows)
     chunk = max(1, min(rows, chunk_rows))
     # Logits of no rows, for the questions that are asked about logits.
     like = features.new_empty(1, classes).expand(rows, classes)
+    check_choice("impl", impl, IMPLEMENTATIONS)
     if (
-        takes_kernels(like, target, class_weight, ignore_index, reduction, 0.0)
+        takes_kernels(like, target, class_weight, ignore_index, reduction, impl, "mixture")
         and not torch.is_autocast_enabled("cuda")
         and weight.dtype == features.dtype
     ):
@@ -97,6 +103,8 @@ def linear_mixed_expected_error(
             weights, class_weight, ignore_index, reduction, features.dtype, chunk
         )
         return fused_head(features.contiguous(), weight, bias, target, settings)
+    if impl == "triton":
+        raise no_kernels(like, ", features and weight of one dtype, no autocast")
 
     def loss_of(some: Tensor, labels: Tensor) -> Tensor:
         return mixed_expected_error(

@@ -9,8 +9,15 @@ import torch
 from torch import Tensor
 
 from expacc.contract import Reduction, read_batch, reduce_log_prob
-from expacc.ops import Formula, error_of, fused_mixture, takes_kernels
-from expacc.refusals import check_number
+from expacc.ops import (
+    IMPLEMENTATIONS,
+    Formula,
+    Implementation,
+    error_of,
+    fused_mixture,
+    no_kernels,
+)
+from expacc.refusals import check_choice, check_number
 
 __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
 
@@ -48,13 +55,18 @@ def reduce_mixture(
     reduction: Reduction,
     label_smoothing: float,
     weights: tuple[float, float],
+    impl: Implementation = "auto",
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
-    formula = mixture_formula(*weights)
-    if min(weights) >= 0 and takes_kernels(
-        logits, target, weight, ignore_index, reduction, label_smoothing
-    ):
-        return fused_mixture(logits, target, weight, ignore_index, reduction, weights, formula)
+    if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0:
+        shared = (logits, target, weight, ignore_index, reduction)
+        fused = fused_mixture(*shared, weights, mixture_formula, impl)
+        if fused is not None:
+            return fused
+    if impl != "auto":
+        check_choice("impl", impl, IMPLEMENTATIONS)
+        if impl == "triton" and isinstance(logits, Tensor):
+            raise no_kernels(logits)
     batch = read_batch(
         logits,
         target,
@@ -63,7 +75,7 @@ def reduce_mixture(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(mixture_formula(*weights), batch)
 
 
 def expected_error(

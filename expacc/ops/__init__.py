@@ -10,7 +10,14 @@ from torch import Tensor
 from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.kernels import fused_exact, fused_mixture, takes_kernels, why_no_kernels
+from expacc.ops.kernels import (
+    IMPLEMENTATIONS,
+    Implementation,
+    fused_exact,
+    fused_mixture,
+    no_kernels,
+    takes_kernels,
+)
 from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
 from expacc.ops.orthant_node import orthant_chance, orthant_logs
@@ -24,7 +31,9 @@ from expacc.ops.win import win_chances
 
 __all__ = [
     "CLASS_AXIS",
+    "IMPLEMENTATIONS",
     "Formula",
+    "Implementation",
     "all_log_probs",
     "apply_formula",
     "compute_dtype",
@@ -34,12 +43,12 @@ __all__ = [
     "fused_mixture",
     "is_plain_eager",
     "log_prob_loss",
+    "no_kernels",
     "orthant_chance",
     "orthant_logs",
     "row_dtype",
     "takes_kernels",
     "target_log_prob",
-    "why_no_kernels",
     "win_chances",
 ]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_softmax import rows_backward, rows_forward
+from expacc.ops.kernels_rows import rows_plan
 
 __all__ = ["HeadSettings", "fused_head"]
 
@@ -58,31 +58,23 @@ def _walk(
         part = slice(start, min(rows, start + settings.chunk))
         some, labels = features[part], target[part]
         logits = torch.nn.functional.linear(some, weight, bias)
-        found, scratch = rows_forward(
-            logits,
-            labels,
-            settings.class_weight,
-            settings.ignore_index,
-            *settings.weights,
-            "none",
-            torch.float64,
-            wanted,
-        )
+        mass = settings.class_weight
+        plan = rows_plan(logits, labels, mass, settings.ignore_index, "none", torch.float64)
+        found, scratch = plan.forward(logits, labels, mass, settings.weights)
         if values is not None:
             values[part] = found
         if upstream is None:
+            del logits  # before the next chunk's are made
             continue
-        above, ignored = upstream[part], settings.ignore_index
         # In place: every element is read before it is written, by the same thread.
-        grad = rows_backward(
-            logits, labels, settings.class_weight, above, scratch, ignored, False, grad=logits
-        )
+        grad = plan.backward(logits, labels, mass, upstream[part], scratch, grad=logits)
         if grad_features is not None:
             torch.mm(grad, weight, out=grad_features[part])
         if grad_weight is not None:
             grad_weight.addmm_(grad.t(), some)
         if grad_bias is not None:
             grad_bias.add_(grad.sum(0, dtype=torch.float32))
+        del logits, grad
     return _Gradients(grad_features, grad_weight, grad_bias)
 
 

@@ -2,14 +2,17 @@
 
 A loss of a small batch costs what launching costs, so the whole contract of ``F.cross_entropy``
 (weight, ignored rows, labels out of range, reduction) is part of the kernels: a loss of the softmax
-family is two launches forward and one backward, EXACT three and one. The kernels are next door, in
-``kernels_softmax.py`` and ``kernels_batch.py``, and are imported at the first call.
+family is one launch forward and one backward, EXACT two and one. The kernels are next door, in
+``kernels_rows.py`` and ``kernels_batch.py``, and are imported at the first call.
 """
 
+import functools
+import importlib
 import importlib.util
 import math
+import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -19,19 +22,35 @@ from expacc.ops.formula import Formula
 from expacc.ops.mode import is_plain_eager
 from expacc.ops.reference import CLASS_AXIS
 
-__all__ = ["fused_exact", "fused_mixture", "has_triton", "takes_kernels", "why_no_kernels"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "Implementation",
+    "fused_exact",
+    "fused_mixture",
+    "has_triton",
+    "no_kernels",
+    "takes_kernels",
+]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ORDINARY = (Tensor, torch.nn.Parameter)
 _REDUCTIONS = ("mean", "sum", "none")
+Implementation = Literal["auto", "reference", "triton"]
+IMPLEMENTATIONS = ("auto", "reference", "triton")
 _MOST_ROWS = 2**31 - 1  # of a launch
 
-# Whether 'auto' takes the kernels. They are right where they were measured on a GPU, but not all of
-# tests/gpu/test_kernels_cuda.py has passed there yet, and small batches are slower than plain torch
-# (docs/kernels.md): until both are done they are for those who ask, by impl='triton'.
-BY_DEFAULT = False
+# Whether 'auto' takes a family's kernels where it can, or only 'triton' does. A family is to be on
+# once all of its tests in tests/gpu have passed on a GPU; what has, and what was not run, is in
+# docs/kernels.md.
+BY_DEFAULT = {"mixture": False, "exact": False}
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
+
+
+@functools.cache
+def _module(name: str) -> Any:
+    """A module that imports Triton, when it is called for."""
+    return importlib.import_module(f"expacc.ops.{name}")
 
 
 def has_triton() -> bool:
@@ -39,17 +58,19 @@ def has_triton() -> bool:
     return _HAS_TRITON
 
 
-def why_no_kernels(logits: Tensor) -> str | None:
-    """Why the kernels cannot take these logits, as the end of a sentence; None if they can."""
+def no_kernels(logits: Tensor, needs: str = "") -> ValueError:
+    """Why 'triton' is impossible; ``needs`` is what else this loss must be for its kernels."""
     if not logits.is_cuda:
-        return f"needs a CUDA tensor; logits are on {logits.device.type}"
-    if not has_triton():
-        return "needs Triton, which is not installed"
-    if logits.dtype not in _DTYPES:
-        return f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
-    if logits.ndim != 2:
-        return f"needs logits (N, C); got shape {tuple(logits.shape)}"
-    return None
+        reason = f"needs a CUDA tensor; logits are on {logits.device.type}"
+    elif not has_triton():
+        reason = "needs Triton, which is not installed"
+    elif logits.dtype not in _DTYPES:
+        reason = f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
+    elif logits.ndim != 2 or logits.numel() == 0:
+        reason = f"needs logits (N, C); got shape {tuple(logits.shape)}"
+    else:
+        reason = f"needs int64 labels without smoothing{needs}; got something else"
+    return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
 
 
 def takes_kernels(
@@ -58,9 +79,8 @@ def takes_kernels(
     weight: Tensor | None,
     ignore_index: int,
     reduction: str,
-    label_smoothing: float,
-    *,
-    asked: bool = False,
+    impl: str,
+    family: str,
 ) -> bool:
     """Is this an ordinary batch of labels on a GPU, with nothing in it that must be refused?
 
@@ -68,7 +88,7 @@ def takes_kernels(
     which knows the sentences.
     """
     return (
-        (asked or BY_DEFAULT)
+        (impl == "triton" or (impl == "auto" and BY_DEFAULT[family]))
         and type(logits) in _ORDINARY
         and logits.is_cuda
         and logits.ndim == 2
@@ -81,7 +101,6 @@ def takes_kernels(
         and target.device == logits.device
         and reduction in _REDUCTIONS
         and type(ignore_index) is int
-        and label_smoothing == 0
         and (weight is None or _is_plain_weight(weight, logits))
         and is_plain_eager()
         and has_triton()
@@ -106,6 +125,79 @@ def _result_dtype(logits: Tensor) -> torch.dtype:
     return logits.dtype
 
 
+def _kind(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str
+) -> tuple[Any, ...]:
+    """Everything about a batch on a GPU that a plan depends on, or that forbids one."""
+    place = logits.data_ptr() | target.data_ptr()
+    weight_kind = None
+    if weight is not None:
+        place |= weight.data_ptr()
+        layout = weight.shape, weight.stride(), weight.device, weight.requires_grad
+        weight_kind = type(weight), weight.dtype, *layout
+    dtype = logits.dtype
+    return (
+        dtype,
+        dtype != torch.float32 and torch.is_autocast_enabled("cuda"),
+        logits.shape,
+        logits.stride(),
+        logits.device,
+        target.dtype,
+        target.shape,
+        target.stride(),
+        target.device,
+        weight_kind,
+        ignore_index,
+        reduction,
+        place & 15,  # what can be read at once
+    )
+
+
+# A kind of batch, and what the kernels do with it: nothing where that is None.
+_PLANS: dict[tuple[Any, ...], Any] = {}
+_MOST_PLANS = 128
+_MISSING = object()
+
+
+def _keep(kind: tuple[Any, ...], plan: Any) -> Any:
+    if len(_PLANS) >= _MOST_PLANS:
+        _PLANS.clear()
+    _PLANS[kind] = plan
+    return plan
+
+
+def _tried(plan: Any, *arguments: Any) -> Any:
+    """The plan, if a first launch succeeds; else None, and a warning says why.
+
+    Triton needs a C compiler and knows not every GPU: a loss that nobody asked for kernels must not
+    fail for that.
+    """
+    try:
+        plan.forward(*arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        warnings.warn(
+            f"expacc's Triton kernels do not run here, plain torch is used: {error!r:.200}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return plan
+
+
+def _may_be_fused(logits: Tensor, target: Tensor, ignore_index: int, reduction: str) -> bool:
+    """The few questions that must come before ``_kind`` can be asked."""
+    return (
+        type(logits) in _ORDINARY
+        and logits.is_cuda
+        and type(target) in _ORDINARY
+        and type(ignore_index) is int
+        and type(reduction) is str
+        and is_plain_eager()
+    )
+
+
 # ---------------------------------------------------------------------------- the softmax family
 
 
@@ -113,49 +205,26 @@ class _Mixture(torch.autograd.Function):
     """``-ce_weight · log p + error_weight · (1 - p)`` of a batch, reduced."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        ignore_index: int,
-        weights: tuple[float, float],
-        reduction: str,
-        formula: Formula,
-    ) -> Tensor:
-        from expacc.ops.kernels_softmax import rows_forward
-
-        values, scratch = rows_forward(
-            logits,
-            target,
-            weight,
-            ignore_index,
-            *weights,
-            reduction,
-            _result_dtype(logits),
-            ctx.needs_input_grad[0],
-        )
-        ctx.save_for_backward(logits, target, weight, scratch)
-        ctx.rest = ignore_index, reduction, formula
+    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
+        values: Tensor
+        values, ctx.scratch = plan.forward(logits, target, rest[0], rest[3])
+        ctx.save_for_backward(logits, target)
+        ctx.plan, ctx.rest = plan, rest
         return values
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        from expacc.ops.kernels_softmax import rows_backward
-
-        logits, target, weight, scratch = ctx.saved_tensors
-        ignore_index, reduction, formula = ctx.rest
+        logits, target = ctx.saved_tensors
+        upstream = grad_outputs[0]
         if torch.is_grad_enabled():  # create_graph
+            weight, ignore_index, reduction, weights, formula_of = ctx.rest
+            formula = formula_of(*weights)
             plan, index = _plan(logits, target, weight, ignore_index, reduction, formula)
-            upstream = grad_outputs[0]
             if reduction == "none":
                 upstream = upstream.unsqueeze(CLASS_AXIS)
-            grad = _differentiable_gradient(logits, index, plan, upstream)
-        else:
-            grad = rows_backward(
-                logits, target, weight, grad_outputs[0], scratch, ignore_index, reduction == "mean"
-            )
-        return grad, None, None, None, None, None, None
+            return _differentiable_gradient(logits, index, plan, upstream), None, None, None
+        grad = ctx.plan.backward(logits, target, ctx.rest[0], upstream, ctx.scratch)
+        return grad, None, None, None
 
 
 def _plan(
@@ -192,13 +261,29 @@ def fused_mixture(
     ignore_index: int,
     reduction: str,
     weights: tuple[float, float],
-    formula: Formula,
-) -> Tensor:
-    """The mixture (ce_weight, error_weight) >= 0 of a batch that ``takes_kernels``.
+    formula_of: Callable[[float, float], Formula],
+    impl: str,
+) -> Tensor | None:
+    """The mixture (ce_weight, error_weight) >= 0 of a batch; None if it is none for the kernels.
 
-    ``formula`` is the same mixture, for those who differentiate twice.
+    ``formula_of`` makes the same mixture's formula, for those who differentiate twice.
     """
-    return _mixture_node(logits, target, weight, ignore_index, weights, reduction, formula)
+    if impl == "reference" or not _may_be_fused(logits, target, ignore_index, reduction):
+        return None
+    kind = _kind(logits, target, weight, ignore_index, reduction)
+    plan = _PLANS.get((impl, kind), _MISSING)
+    if plan is _MISSING:
+        batch = (logits, target, weight, ignore_index, reduction)
+        plan = None
+        if takes_kernels(*batch, impl, "mixture"):
+            plan = _module("kernels_rows").RowsPlan(*batch, _result_dtype(logits))
+            if impl == "auto":
+                plan = _tried(plan, logits.detach(), target, weight, weights)
+        _keep((impl, kind), plan)
+    if plan is None:
+        return None
+    rest = (weight, ignore_index, reduction, weights, formula_of)
+    return _mixture_node(logits, target, plan, rest)
 
 
 # ---------------------------------------------------------------------------------------- EXACT
@@ -213,27 +298,25 @@ class _Exact(torch.autograd.Function):
     """EXACT of a batch, reduced."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, rest: tuple[Any, ...]) -> Tensor:
-        from expacc.ops.kernels_batch import Batch, exact_forward
-
+    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
+        values: Tensor
+        values, ctx.saved = plan.forward(logits, target, *rest)
         ctx.save_for_backward(logits, target)
-        ctx.rest = rest
-        values, ctx.saved = exact_forward(Batch(logits, target, *rest), ctx.needs_input_grad[0])
+        ctx.plan, ctx.rest = plan, rest
         return values
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        from expacc.ops.kernels_batch import Batch, exact_backward, exact_forward
-
         if torch.is_grad_enabled():
             raise RuntimeError(_TWICE)
-        batch = Batch(*ctx.saved_tensors, *ctx.rest)
+        logits, target = ctx.saved_tensors
         # The saved gradient is overwritten and given away, so that there is only one of its size;
         # a second backward through the same graph computes it again.
         saved, ctx.saved = ctx.saved, None
         if saved is None:
-            saved = exact_forward(batch, True)[1]
-        return exact_backward(batch, saved, grad_outputs[0]), None, None
+            saved = ctx.plan.forward(logits, target, *ctx.rest)[1]
+        grad = ctx.plan.backward(logits, target, *ctx.rest, saved, grad_outputs[0])
+        return grad, None, None, None
 
 
 _exact_node: Callable[..., Tensor] = super(torch.autograd.Function, _Exact).apply
@@ -249,8 +332,50 @@ def fused_exact(
     margin: float | None,
     standardize: bool,
     log: bool,
-) -> Tensor:
-    """EXACT with normal noise of a batch that ``takes_kernels``; sigma a number or (N,)."""
-    limit = math.inf if margin is None else margin
-    rest = (weight, ignore_index, reduction, sigma, limit, standardize, log, _result_dtype(logits))
-    return _exact_node(logits, target, rest)
+    impl: str,
+) -> Tensor | None:
+    """EXACT with normal noise of a batch; None if it is none for the kernels.
+
+    Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
+    """
+    if impl == "reference" or not _may_be_fused(logits, target, ignore_index, reduction):
+        return None
+    kind: tuple[Any, ...] = _kind(logits, target, weight, ignore_index, reduction)
+    gradient = logits.requires_grad and torch.is_grad_enabled()
+    sigma_kind = None
+    if isinstance(sigma, Tensor):
+        sigma = sigma if sigma.dtype == torch.float32 else sigma.to(torch.float32)
+        where = sigma.device, sigma.data_ptr() & 15
+        sigma_kind = type(sigma), sigma.shape, sigma.stride(), sigma.requires_grad, *where
+    kind = (impl, kind, gradient, sigma_kind, margin is None, standardize, log)
+    plan = _PLANS.get(kind, _MISSING)
+    if plan is _MISSING:
+        batch = (logits, target, weight, ignore_index, reduction)
+        plan = None
+        if takes_kernels(*batch, impl, "exact") and _is_noise_of_rows(sigma, logits):
+            sigmas = sigma if isinstance(sigma, Tensor) else None
+            flags = (margin is not None, standardize, log, gradient)
+            make = _module("kernels_batch").ExactPlan
+            plan = make(*batch, _result_dtype(logits), sigmas, *flags)
+            if impl == "auto":
+                limit = math.inf if margin is None else margin
+                plan = _tried(plan, logits.detach(), target, weight, sigma, limit)
+        _keep(kind, plan)
+    if plan is None:
+        return None
+    return _exact_node(
+        logits, target, plan, (weight, sigma, math.inf if margin is None else margin)
+    )
+
+
+def _is_noise_of_rows(sigma: float | Tensor, logits: Tensor) -> bool:
+    """Is sigma a number, or a constant tensor with one entry or one per row?"""
+    if not isinstance(sigma, Tensor):
+        return True
+    rows, classes = logits.shape
+    return (
+        type(sigma) in _ORDINARY
+        and not sigma.requires_grad
+        and sigma.device == logits.device
+        and (sigma.ndim == 0 or (sigma.shape == (rows,) and rows != classes))
+    )

@@ -1,314 +1,263 @@
-"""Launching EXACT's kernels: tiles, scratch, keys.
+"""Launching EXACT's kernels: tiles, scratch, kinds of batches.
 
-A row of up to ``_MOST_CLASSES`` is held on chip and leaves its gradient; a longer one leaves nodes
-and weights, and its gradient is computed in backward.
+A row of up to ``_FEW_CLASSES`` is held on chip and leaves its gradient; one with more leaves a
+summary, and its gradient is computed in backward.
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import torch
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from expacc.ops.kernels_exact import (
-    long_backward_kernel,
-    long_rows_kernel,
-    margins_kernel,
-    rows_backward_kernel,
-    rows_kernel,
-)
-from expacc.ops.kernels_launch import is_aligned, launch
+from expacc.ops.kernels_exact import margins_kernel, rows_backward_kernel, rows_kernel
+from expacc.ops.kernels_folded import fold_table
+from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two
 from expacc.ops.kernels_long import LONG_STATS
-from expacc.ops.kernels_moments import dot_kernel, finish_kernel, moments_kernel
-from expacc.ops.kernels_softmax import shared_key
+from expacc.ops.kernels_many import many_backward_kernel, many_margins_kernel, many_rows_kernel
+from expacc.ops.kernels_moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
+from expacc.ops.kernels_rows import REDUCTIONS
 
-__all__ = ["exact_backward", "exact_forward", "orthant_forward"]
+__all__ = ["ExactPlan", "Saved", "orthant_forward"]
 
-_MOST_CLASSES = 8192  # of a row that is held on chip
-_LONG_GROUPS = 256  # of eight columns, in a block of a longer one
-_MOMENT_PROGRAMS = 256
+_FEW_CLASSES = 64
+_MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others found
 _NUMBERS = 8  # of the batch, before the programs' sums
+_BACKWARD_BLOCK = 1024
+_SHORT_ROW = 4096  # up to here blocks of 512 columns, which need fewer registers
+_NARROW_BLOCK = 256  # of a row that cannot be folded
 
 
-def _shape(classes: int, rows: int) -> tuple[int, int, dict[str, int]]:
-    """(rows, groups of eight, launch options) of one program of the integral.
+@functools.cache
+def _few(classes: int, rows: int) -> tuple[int, int, dict[str, int]]:
+    """(rows, groups of eight, launch options) of one program that holds its rows on chip.
 
-    Eight columns a thread, and fewer registers than the compiler would take: more warps then hide
+    Four columns a thread, and fewer registers than the compiler would take: more warps then hide
     each other's waiting.
     """
-    groups = max(1, triton.next_power_of_2(classes) // 8)
-    height = min(max(1, 32 // groups), triton.next_power_of_2(rows))
-    warps = max(1, min(16, height * groups // 32))
-    registers = 80 if height == 1 and warps <= 8 else 128
-    return height, groups, {"num_warps": warps, "maxnreg": registers}
+    groups = max(1, power_of_two(classes) // 8)
+    height = min(max(1, 16 // groups), power_of_two(rows))
+    return height, groups, {"num_warps": max(1, height * groups // 16), "maxnreg": 128}
+
+
+@functools.cache
+def _many(classes: int) -> tuple[int, dict[str, int]]:
+    """(columns of a block, launch options) of one program that folds a row.
+
+    One warp, which needs no barrier; whatever the number of rows, so that each has the same bits.
+    """
+    block = min(512 if classes <= _SHORT_ROW else 1024, power_of_two(classes))
+    return block, {"num_warps": 1, "maxnreg": 128}
 
 
 def orthant_forward(margins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log of the smaller of P and 1-P (N,), is that 1-P (N,), ∂P/∂m divided by it (N, R)."""
     count, rivals = margins.shape
     margins = margins if margins.stride(1) == 1 else margins.contiguous()
-    rows, groups, options = _shape(rivals, count)
-    device = margins.device
+    device, on_gpu = margins.device, margins.is_cuda
     small = torch.empty(count, dtype=torch.float64, device=device)
     ahead = torch.empty(count, dtype=torch.bool, device=device)
     gradient = torch.empty((count, rivals), dtype=torch.float32, device=device)
-    constants = (rows, groups, margins.is_cuda)
-    launch(
-        margins_kernel,
-        -(-count // rows),
-        device,
-        (margins.dtype, rivals, margins.stride(0), is_aligned(margins), constants),
-        margins,
-        small,
-        ahead,
-        gradient,
-        count,
-        rivals,
-        margins.stride(0),
-        *constants,
-        **options,
-    )
+    tensors: tuple[Tensor, ...] = (margins, small, ahead, gradient)
+    ints = (count, rivals, margins.stride(0))
+    if rivals <= _FEW_CLASSES:
+        rows, groups, options = _few(rivals, min(count, 1024))
+        constants: tuple[Any, ...] = (rows, groups, on_gpu)
+        launch = Launch(margins_kernel, -(-count // rows), device, ints, constants, options)
+    else:
+        block, options = _many(rivals)
+        stats = torch.empty(count * LONG_STATS, dtype=torch.float32, device=device)
+        tensors = (*tensors, stats, fold_table(device))
+        constants = (block, _NARROW_BLOCK, on_gpu)
+        launch = Launch(many_margins_kernel, count, device, ints, constants, options)
+    launch(tensors)
     return small, ahead, gradient
 
 
-class Batch(NamedTuple):
-    """What EXACT is computed of.
-
-    Logits are (N, C), float32, bfloat16 or float16, with any strides; target (N,) int64 with any
-    values, a label out of range making its row NaN; weight (C,) or None; sigma a number, or one per
-    row (N,); margin a number or inf; reduction 'none', 'mean' or 'sum'; dtype that of the result.
-    """
-
-    logits: Tensor
-    target: Tensor
-    weight: Tensor | None
-    ignore_index: int
-    reduction: str
-    sigma: float | Tensor
-    margin: float
-    standardize: bool
-    log: bool
-    dtype: torch.dtype
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What the variants of all kernels depend on."""
-        shared = shared_key(self.logits, self.target, self.weight, self.ignore_index)
-        if not isinstance(self.sigma, Tensor):
-            return shared
-        return (*shared, self.sigma.dtype, is_aligned(self.sigma), self.sigma.stride())
-
-    @property
-    def sigmas(self) -> tuple[Tensor, int, float]:
-        """A tensor, its stride and a number: the first two or the last are used."""
-        if isinstance(self.sigma, Tensor):
-            return self.sigma, self.sigma.stride(0) if self.sigma.ndim else 0, 1.0
-        return self.logits, 0, self.sigma
-
-    @property
-    def weights(self) -> Tensor:
-        """The weights, or any tensor where there are none."""
-        return self.logits if self.weight is None else self.weight
-
-
 class Saved(NamedTuple):
-    """What backward needs: the rows' gradients or nodes, the batch's numbers, the rows' dots."""
+    """What backward needs: rows' gradients or summaries, the batch's numbers, the rows' dots."""
 
     rows: Tensor
     numbers: Tensor
     dots: Tensor
 
 
-def exact_forward(batch: Batch, gradient: bool) -> tuple[Tensor, Saved]:
-    """The loss of a batch; ``gradient``: will there be a backward?"""
-    logits, target = batch.logits, batch.target
-    count, classes = logits.shape
-    device, key = logits.device, batch.key
-    long = classes > _MOST_CLASSES
-    rows, groups, options = (1, 32, {"num_warps": 4}) if long else _shape(classes, count)
-    programs = -(-count // rows)
-    summed = batch.reduction != "none"
-    parts, height, block, chunk = 0, 1, 1, 1
-    if batch.standardize:
-        block = min(4096, max(4, triton.next_power_of_2(classes)))
+class ExactPlan:
+    """EXACT of one kind of batch.
+
+    Args:
+        logits: (N, C), float32, bfloat16 or float16, any strides; this and the others are examples.
+        target: (N,), int64, any values: a label out of range makes its row NaN.
+        weight: (C,) or None.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' or 'sum'.
+        dtype: of the result.
+        sigma: float32, one for all or one per row (N,); or None for a number.
+        limited: is there a margin?
+        standardize: divide by the standard deviation of the batch?
+        log: -log P instead of 1 - P?
+        gradient: will there be a backward?
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        reduction: str,
+        dtype: torch.dtype,
+        sigma: Tensor | None,
+        limited: bool,
+        standardize: bool,
+        log: bool,
+        gradient: bool,
+    ) -> None:
+        self.count, self.classes = count, classes = logits.shape
+        device = self.device = logits.device
+        self.kind = kind = REDUCTIONS[reduction]
+        self.standardize = standardize
+        self.few = classes <= _FEW_CLASSES
+        self.nothing = torch.zeros((), dtype=torch.float32, device=device)
+        strides = (*logits.stride(), target.stride(0))
+        sigma_stride = sigma.stride(0) if sigma is not None and sigma.ndim else 0
+        has = (int(weight is not None), int(sigma is not None))
+        parts = 0
+        if standardize:
+            parts = self._plan_moments(strides, ignore_index)
+        if self.few:
+            height, groups, options = _few(classes, min(count, 1024))
+            programs = -(-count // height)
+            self.at_once = kind != 0 and programs <= 2 * _MOST_PROGRAMS
+        else:
+            block, options = _many(classes)
+            each = -(-count // _MOST_PROGRAMS)
+            programs = -(-count // each)
+            self.at_once = kind != 0
+        size = _NUMBERS + 3 * parts + (3 * programs if kind else 0)
+        self.numbers = like(size, torch.float64, device)
+        self.values = like(None if kind else count, dtype, device)
+        self.dots = None if kind else like(count, torch.float64, device)
+        self.rows = None
+        if gradient:  # in float32: upstream is yet to scale it, and standardising to add to it
+            width = classes if self.few else LONG_STATS
+            self.rows = like(count * width, torch.float32, device)
+        self.table = () if self.few else (fold_table(device),)
+        ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
+        ints = (*ints, int(log), kind, int(gradient))
+        on_gpu = logits.is_cuda
+        if self.few:
+            ints = (count, classes, parts, *ints, int(self.at_once))
+            constants: tuple[Any, ...] = (height, groups, on_gpu)
+            self.rows_launch = Launch(rows_kernel, programs, device, ints, constants, options)
+        else:
+            ints = (count, classes, parts, each, *ints)
+            constants = (limited, block, _NARROW_BLOCK, on_gpu)
+            self.rows_launch = Launch(many_rows_kernel, programs, device, ints, constants, options)
+        self.finish_launch = None
+        if kind and not self.at_once:
+            ints = (3 * parts, programs, int(kind == 2), int(standardize and gradient))
+            wide = {"num_warps": 16}
+            self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), wide)
+        self.backward_ints = (strides, sigma_stride, ignore_index, has)
+        self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
+
+    def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
+        block = min(4096, max(4, power_of_two(self.classes)))
         height = max(1, 4096 // block)
-        tiles = -(-count // height)
-        chunk = -(-tiles // _MOMENT_PROGRAMS)
+        tiles = -(-self.count // height)
+        chunk = -(-tiles // int(MOST_PARTS.value))
         parts = -(-tiles // chunk)
-    size = _NUMBERS + 3 * parts + (3 * programs if summed else 0)
-    numbers = torch.empty(size, dtype=torch.float64, device=device)
-    if batch.standardize:
-        launch(
-            moments_kernel,
-            parts,
-            device,
-            (key, height, block),
-            logits,
-            target,
-            numbers,
-            count,
-            classes,
-            *logits.stride(),
-            target.stride(0),
-            batch.ignore_index,
-            chunk,
-            height,
-            block,
-            num_warps=8,
+        ints = (self.count, self.classes, *strides, ignore_index, chunk)
+        options = {"num_warps": 8}
+        self.moments_launch = Launch(
+            moments_kernel, parts, self.device, ints, (height, block), options
         )
-    values = torch.empty(() if summed else (count,), dtype=batch.dtype, device=device)
-    dots = numbers if summed else torch.empty(count, dtype=torch.float64, device=device)
-    # float16 has too small a range for a gradient that upstream has not yet scaled.
-    single = long or logits.dtype == torch.float16
-    shape = (count, LONG_STATS if long else classes) if gradient else (1,)
-    saved = torch.empty(shape, dtype=torch.float32 if single else logits.dtype, device=device)
-    sigmas, sigma_stride, sigma = batch.sigmas
-    constants = (
-        batch.weight is not None,
-        isinstance(batch.sigma, Tensor),
-        batch.standardize,
-        batch.log,
-        summed,
-        gradient,
-        _LONG_GROUPS if long else rows,
-        groups,
-        triton.next_power_of_2(max(1, parts)),
-        logits.is_cuda,
-    )
-    launch(
-        long_rows_kernel if long else rows_kernel,
-        programs,
-        device,
-        (key, batch.dtype, constants),
-        logits,
-        target,
-        batch.weights,
-        sigmas,
-        values,
-        dots,
-        saved,
-        numbers,
-        count,
-        classes,
-        parts,
-        *logits.stride(),
-        target.stride(0),
-        sigma_stride,
-        batch.ignore_index,
-        sigma,
-        batch.margin,
-        *constants,
-        **options,
-    )
-    if summed:
-        mean = batch.reduction == "mean"
-        width = min(4096, max(32, triton.next_power_of_2(programs)))
-        launch(
-            finish_kernel,
-            1,
-            device,
-            (batch.dtype, mean, width),
-            numbers,
-            values,
-            3 * parts,
-            programs,
-            mean,
-            width,
-            num_warps=max(1, width // 256),
-        )
-    return values, Saved(saved, numbers, dots)
+        return parts
 
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        sigma: float | Tensor,
+        margin: float,
+    ) -> tuple[Tensor, Saved]:
+        """The loss of a batch and what backward needs; the margin may be inf."""
+        numbers = torch.empty_like(self.numbers)
+        if self.standardize:
+            self.moments_launch((logits, target, numbers))
+        values = torch.empty_like(self.values)
+        dots = numbers if self.dots is None else torch.empty_like(self.dots)
+        rows = self.nothing if self.rows is None else torch.empty_like(self.rows)
+        counter = counter_of(self.device) if self.at_once else numbers
+        sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
+        if weight is None:
+            weight = self.nothing
+        self.rows_launch(
+            (logits, target, weight, sigmas, values, dots, rows, numbers, counter, *self.table),
+            (number, margin),
+        )
+        if self.finish_launch is not None:
+            self.finish_launch((numbers, values))
+        return values, Saved(rows, numbers, dots)
 
-def exact_backward(batch: Batch, saved: Saved, upstream: Tensor) -> Tensor:
-    """The gradient by the logits. Overwrites ``saved.rows`` and returns it, where it can."""
-    logits, target = batch.logits, batch.target
-    count, classes = logits.shape
-    device = logits.device
-    long = classes > _MOST_CLASSES
-    summed = batch.reduction != "none"
-    upstream_stride = upstream.stride(0) if upstream.ndim else 0
-    above = (upstream.dtype, is_aligned(upstream), upstream_stride)
-    if batch.standardize and not summed:
-        launch(
-            dot_kernel,
-            1,
-            device,
-            above,
-            saved.dots,
-            upstream,
-            saved.numbers,
-            count,
-            upstream_stride,
-            4096,
-            num_warps=8,
-        )
-    mean = batch.reduction == "mean"
-    if long:
-        out = torch.empty((count, classes), dtype=logits.dtype, device=device)
-        sigmas, sigma_stride, sigma = batch.sigmas
-        blocks = -(-classes // (_LONG_GROUPS * 8))
-        constants: tuple[Any, ...] = (
-            batch.weight is not None,
-            isinstance(batch.sigma, Tensor),
-            batch.standardize,
-            mean,
-            summed,
-            _LONG_GROUPS,
-            logits.is_cuda,
-        )
-        launch(
-            long_backward_kernel,
-            count * blocks,
-            device,
-            (batch.key, above, constants),
-            logits,
-            target,
-            batch.weights,
-            sigmas,
-            upstream,
-            saved.rows,
-            out,
-            saved.numbers,
-            count,
-            classes,
-            blocks,
-            *logits.stride(),
-            target.stride(0),
-            sigma_stride,
-            upstream_stride,
-            batch.ignore_index,
-            sigma,
-            batch.margin,
-            *constants,
-            num_warps=8,
-        )
+    def backward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        sigma: float | Tensor,
+        margin: float,
+        saved: Saved,
+        upstream: Tensor,
+    ) -> Tensor:
+        """The gradient by the logits. Overwrites ``saved.rows`` and returns it, where it can."""
+        rows, numbers, dots = saved
+        shape = (self.count, self.classes)
+        if self.few and logits.dtype == torch.float32:
+            out = rows.view(shape)
+        else:
+            out = torch.empty(shape, dtype=logits.dtype, device=logits.device)
+        stride = upstream.stride(0) if upstream.ndim else 0
+        key = (upstream.dtype, stride, (upstream.data_ptr() | out.data_ptr()) & 15)
+        launches = self.backward_launches.get(key)
+        if launches is None:
+            launches = self.backward_launches[key] = self._make_backward(stride, logits.is_cuda)
+        dot_launch, launch = launches
+        if dot_launch is not None:
+            dot_launch((dots, upstream, numbers))
+        if weight is None:
+            weight = self.nothing
+        if self.few:
+            launch((logits, target, weight, upstream, rows, out, numbers))
+        else:
+            sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
+            launch((logits, target, weight, sigmas, upstream, rows, out, numbers), (number, margin))
         return out
-    same = saved.rows.dtype == logits.dtype
-    out = saved.rows if same else torch.empty_like(saved.rows, dtype=logits.dtype)
-    block = min(2048, max(4, triton.next_power_of_2(classes)))
-    rows = max(1, 1024 // block)
-    blocks = -(-classes // block)
-    constants = (batch.weight is not None, batch.standardize, mean, summed, rows, block)
-    launch(
-        rows_backward_kernel,
-        -(-count // rows) * blocks,
-        device,
-        (batch.key, above, constants),
-        logits,
-        target,
-        batch.weights,
-        upstream,
-        saved.rows,
-        out,
-        saved.numbers,
-        count,
-        classes,
-        blocks,
-        *logits.stride(),
-        target.stride(0),
-        upstream_stride,
-        batch.ignore_index,
-        *constants,
-        num_warps=max(1, min(8, rows * block // 256)),
-    )
-    return out
+
+    def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:
+        strides, sigma_stride, ignore_index, has = self.backward_ints
+        dot_launch = None
+        if self.standardize and self.kind == 0:
+            options = {"num_warps": 8}
+            dot_launch = Launch(dot_kernel, 1, self.device, (self.count, stride), (4096,), options)
+        flags = (int(self.standardize), self.kind)
+        if self.few:
+            block = max(4, power_of_two(self.classes))
+            rows = max(1, 1024 // block)
+            options = {"num_warps": max(1, rows * block // 256)}
+            ints = (self.count, self.classes, *strides, stride, ignore_index, has[0], *flags)
+            programs = -(-self.count // rows)
+            constants: tuple[Any, ...] = (rows, block)
+            kernel = rows_backward_kernel
+        else:
+            block = min(_BACKWARD_BLOCK, power_of_two(self.classes))
+            blocks = -(-self.classes // block)
+            options = {"num_warps": max(1, block // 512)}
+            layout = (*strides, sigma_stride, stride, ignore_index)
+            ints = (self.count, self.classes, blocks, *layout, *has, *flags)
+            programs = self.count * blocks
+            constants = (block, on_gpu)
+            kernel = many_backward_kernel
+        return dot_launch, Launch(kernel, programs, self.device, ints, constants, options)

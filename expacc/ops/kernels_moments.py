@@ -9,10 +9,22 @@ Everything is summed in float64 and in a fixed order: the same batch gives the s
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-__all__ = ["deviation_of", "dot_kernel", "finish_kernel", "moments_kernel"]
+__all__ = [
+    "MOST_PARTS",
+    "deviation_of",
+    "dot_kernel",
+    "finish",
+    "finish_kernel",
+    "is_last",
+    "moments_kernel",
+    "rounded",
+]
 
-# ``numbers``, float64: unused, divisor of the mean, D, count, mean, deviation, unused, unused; then
-# count, sum and sum of squares of every program of the moments; then the rows' programs' sums.
+MOST_PARTS = tl.constexpr(256)  # programs of the moments
+
+# ``numbers``, float64: unused, 1/divisor of the mean, D / ((count - 1) deviation²), count, mean,
+# deviation, unused, unused; then count, sum and sum of squares of every program of the moments;
+# then the rows' programs' sums of values, of weights and of D.
 
 
 @triton.jit(do_not_specialize=["count", "ignore_index", "chunk"])
@@ -64,13 +76,13 @@ def moments_kernel(
 
 
 @triton.jit
-def deviation_of(logits, numbers, parts, noted, PARTS: tl.constexpr):
+def deviation_of(logits, numbers, parts, noted):
     """The standard deviation from ``moments_kernel``; ``noted`` with the rest for backward.
 
     Constant logits are divided by 1, and are noted as infinitely many: no gradient flows there.
     """
     sums = numbers + 8
-    place = tl.arange(0, PARTS)
+    place = tl.arange(0, MOST_PARTS)
     inside = place < parts
     number = tl.sum(tl.load(sums + place, mask=inside, other=0.0), 0)
     total = tl.sum(tl.load(sums + parts + place, mask=inside, other=0.0), 0)
@@ -85,34 +97,69 @@ def deviation_of(logits, numbers, parts, noted, PARTS: tl.constexpr):
         tl.store(numbers + 3, tl.where(constant, float("inf"), number))
         tl.store(numbers + 4, apart + pivot.to(tl.float64))
         tl.store(numbers + 5, deviation)
-    return deviation.to(tl.float32)
+    return deviation
 
 
-@triton.jit(do_not_specialize=["skip", "parts"])
-def finish_kernel(numbers, out, skip, parts, MEAN: tl.constexpr, BLOCK: tl.constexpr):
-    """Loss, divisor and D from the programs' sums, in a fixed order."""
-    partial = numbers + 8 + skip
+@triton.jit
+def rounded(value, out):
+    """A float64 in the dtype of ``out``, by way of float32 if that is shorter."""
+    if out.dtype.element_ty != tl.float64:
+        value = value.to(tl.float32)
+    return value.to(out.dtype.element_ty)
+
+
+@triton.jit
+def is_last(counter):
+    """Is this the last program to come here? What the others stored before, it may then load."""
+    tl.debug_barrier()
+    earlier = tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu")
+    return earlier == tl.num_programs(0) - 1
+
+
+@triton.jit
+def _through_deviation(numbers, slope):
+    """D / ((count - 1) deviation²); the count is infinite where the logits are constant."""
+    number = tl.load(numbers + 3, volatile=True)
+    deviation = tl.load(numbers + 5, volatile=True)
+    return slope / ((number - 1.0) * deviation * deviation)
+
+
+@triton.jit
+def finish(numbers, partial, parts, out, mean, through_too, BLOCK: tl.constexpr):
+    """Loss, 1/divisor and the slope through the deviation from the sums, in a fixed order."""
     place = tl.arange(0, BLOCK)
     value = tl.zeros([BLOCK], tl.float64)
     weight = tl.zeros([BLOCK], tl.float64)
     through = tl.zeros([BLOCK], tl.float64)
     for first in range(0, parts, BLOCK):
         inside = first + place < parts
-        value += tl.load(partial + first + place, mask=inside, other=0.0)
-        weight += tl.load(partial + parts + first + place, mask=inside, other=0.0)
-        through += tl.load(partial + 2 * parts + first + place, mask=inside, other=0.0)
-    total = 1.0
-    if MEAN:
+        here = partial + first + place
+        value += tl.load(here, mask=inside, other=0.0, volatile=True)
+        weight += tl.load(here + parts, mask=inside, other=0.0, volatile=True)
+        if through_too:
+            through += tl.load(here + 2 * parts, mask=inside, other=0.0, volatile=True)
+    result = tl.sum(value, 0)
+    slope = tl.sum(through, 0)
+    if mean:
         total = tl.sum(weight, 0)
-        total = tl.where(total > 0, total, 1.0)  # a batch without weight gives 0
-        tl.store(numbers + 1, total)
-    tl.store(numbers + 2, tl.sum(through, 0) / total)
-    tl.store(out, (tl.sum(value, 0) / total).to(tl.float32).to(out.dtype.element_ty))
+        share = 1.0 / tl.where(total > 0, total, 1.0)  # a batch without weight gives 0
+        tl.store(numbers + 1, share)
+        result *= share
+        slope *= share
+    if through_too:
+        tl.store(numbers + 2, _through_deviation(numbers, slope))
+    tl.store(out, rounded(result, out))
+
+
+@triton.jit(do_not_specialize=["skip", "parts", "mean", "through_too"])
+def finish_kernel(numbers, out, skip, parts, mean, through_too, BLOCK: tl.constexpr):
+    """``finish`` by itself, where there are too many sums for a program of the rows."""
+    finish(numbers, numbers + 8 + skip, parts, out, mean, through_too, BLOCK)
 
 
 @triton.jit(do_not_specialize=["count"])
 def dot_kernel(dots, upstream, numbers, count, upstream_stride, BLOCK: tl.constexpr):
-    """D = Σ upstream · dots, for a loss that was not reduced."""
+    """The slope through the deviation, Σ upstream · dots, for a loss that was not reduced."""
     place = tl.arange(0, BLOCK)
     total = tl.zeros([BLOCK], tl.float64)
     for first in range(0, count, BLOCK):
@@ -120,4 +167,4 @@ def dot_kernel(dots, upstream, numbers, count, upstream_stride, BLOCK: tl.conste
         rows = (first + place).to(tl.int64)
         chain = tl.load(upstream + rows * upstream_stride, mask=inside, other=0.0)
         total += tl.load(dots + rows, mask=inside, other=0.0) * chain.to(tl.float64)
-    tl.store(numbers + 2, tl.sum(total, 0))
+    tl.store(numbers + 2, _through_deviation(numbers, tl.sum(total, 0)))

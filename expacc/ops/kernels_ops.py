@@ -17,13 +17,12 @@ __all__ = ["row_log_prob", "takes_operation"]
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _IGNORED = -1
-_MOST_RIVALS = 8192  # of a row that the integral holds on chip
 
 
 def takes_operation(logits: Tensor) -> bool:
     """Are these logits (N, C) for ``row_log_prob``, inside a graph that is being compiled?"""
     return (
-        BY_DEFAULT
+        BY_DEFAULT["mixture"]
         and logits.is_cuda
         and logits.ndim == 2
         and logits.dtype in _DTYPES
@@ -35,21 +34,20 @@ def takes_operation(logits: Tensor) -> bool:
 @torch.library.custom_op("expacc::row_log_prob", mutates_args=())
 def row_log_prob(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """log p(target) of logits (N, C), float64, 0 where the target is -1; and backward's scratch."""
-    from expacc.ops.kernels_softmax import ROW_STATS, rows_forward
+    from expacc.ops.kernels_rows import rows_plan
 
     if logits.shape[0] == 0:
         empty = torch.empty(0, dtype=torch.float64, device=logits.device)
-        return empty, torch.empty(1, dtype=torch.float64, device=logits.device)
-    values, scratch = rows_forward(
-        logits, target, None, _IGNORED, 1.0, 0.0, "none", torch.float64, True
-    )
-    return values.neg_(), scratch[: ROW_STATS * logits.shape[0] + 1]
+        return empty, torch.empty(8, dtype=torch.float64, device=logits.device)
+    plan = rows_plan(logits, target, None, _IGNORED, "none", torch.float64)
+    values, scratch = plan.forward(logits, target, None, (1.0, 0.0))
+    return values.neg_(), scratch
 
 
 @row_log_prob.register_fake
 def _(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     values = logits.new_empty(logits.shape[0], dtype=torch.float64)
-    return values, logits.new_empty(3 * logits.shape[0] + 1, dtype=torch.float64)
+    return values, logits.new_empty(3 * logits.shape[0] + 8, dtype=torch.float64)
 
 
 @torch.library.custom_op("expacc::row_log_prob_backward", mutates_args=())
@@ -57,11 +55,12 @@ def row_log_prob_backward(
     logits: Tensor, target: Tensor, upstream: Tensor, scratch: Tensor
 ) -> Tensor:
     """The gradient of ``row_log_prob``."""
-    from expacc.ops.kernels_softmax import rows_backward
+    from expacc.ops.kernels_rows import rows_plan
 
     if logits.shape[0] == 0:
         return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    return rows_backward(logits, target, None, -upstream, scratch, _IGNORED, False)
+    plan = rows_plan(logits, target, None, _IGNORED, "none", torch.float64)
+    return plan.backward(logits, target, None, -upstream, scratch)
 
 
 @row_log_prob_backward.register_fake
@@ -82,11 +81,35 @@ def _differentiate(ctx: Any, upstream: Tensor, _: Any) -> tuple[Tensor, None]:
 row_log_prob.register_autograd(_differentiate, setup_context=_save)
 
 
+def _merge(size: int, tensor: Tensor, axis: int | None) -> Tensor:
+    """A batch of rows as one: its axis first and merged with that of the rows."""
+    if axis is None:
+        tensor, axis = tensor.expand(size, *tensor.shape), 0
+    return tensor.movedim(axis, 0).flatten(0, 1)
+
+
+@row_log_prob.register_vmap
+def _(info: Any, in_dims: Any, logits: Tensor, target: Tensor) -> Any:
+    merged = (
+        _merge(info.batch_size, *pair) for pair in zip((logits, target), in_dims, strict=True)
+    )
+    values, scratch = row_log_prob(*merged)
+    return (values.view(info.batch_size, -1), scratch), (0, None)  # one scratch for all
+
+
+@row_log_prob_backward.register_vmap
+def _(info: Any, in_dims: Any, *tensors: Tensor) -> Any:
+    *rows, scratch = tensors
+    merged = [_merge(info.batch_size, *pair) for pair in zip(rows, in_dims[:3], strict=True)]
+    grad = row_log_prob_backward(*merged, scratch)
+    return grad.view(info.batch_size, -1, grad.shape[1]), 0
+
+
 @orthant.register_kernel("cuda")
 def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rivals = margins.shape[-1]
-    ours = margins.dtype == torch.float32 and nodes == 0 and 0 < rivals <= _MOST_RIVALS
-    if not (BY_DEFAULT and ours and margins.numel() > 0 and has_triton()):
+    ours = margins.dtype == torch.float32 and nodes == 0 and rivals > 0
+    if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and has_triton()):
         return integrate_orthant(margins, nodes)
     from expacc.ops.kernels_batch import orthant_forward
 

@@ -14,6 +14,7 @@ a few numbers per row is float32:
 A start for the mode comes from one sum over the rivals, n = Σ e^(-2 d_i): it is near the mode of n
 equal rivals, which Newton finds with a few numbers per row. Newton on the whole row then mostly
 needs two steps instead of log R: the slope is decreasing and convex, so no step can go astray.
+Rows of more than a few dozen rivals are summarised first, in ``kernels_folded.py``.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
@@ -24,14 +25,13 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 
 __all__ = [
     "crossing_weight",
-    "deep_factors",
-    "factors",
     "integrate_rows",
     "lay_nodes",
-    "log2_products",
+    "log2_without",
     "place_node",
     "reciprocal",
     "rough_mills",
+    "rough_tail",
     "small_of",
     "start_of_search",
     "step_out",
@@ -75,7 +75,7 @@ def tail_of(y, FAST: tl.constexpr):
 
 
 @triton.jit
-def _rough_tail(y, FAST: tl.constexpr):
+def rough_tail(y, FAST: tl.constexpr):
     """The same to 2e-4, and better far out: enough to place an interval."""
     t = reciprocal(1.0 + 0.48 * tl.abs(y), FAST)
     s = -0.0811764734 * t + 0.126589945
@@ -88,7 +88,7 @@ def _rough_tail(y, FAST: tl.constexpr):
 @triton.jit
 def rough_mills(y, FAST: tl.constexpr):
     """h = φ/Φ and h (h + x), roughly."""
-    tail = _rough_tail(y, FAST)
+    tail = rough_tail(y, FAST)
     density = tl.exp2(-(y * y))
     left = y < 0
     cdf = tl.where(left, tail, 1.0 - density * tail)
@@ -129,6 +129,22 @@ def expm1(x):
 
 
 @triton.jit
+def log2_without(miss, FAST: tl.constexpr):
+    """log2(1 - miss) for a miss of at most 1/2, to the last digit even of a small one.
+
+    The hardware's logarithm is wrong by 2e-7 near 1, which many rivals would add up.
+    """
+    s = miss * reciprocal(2.0 - miss, FAST)
+    z = s * s
+    series = 1 / 11 + z * (1 / 13)
+    series = 1 / 9 + z * series
+    series = 1 / 7 + z * series
+    series = 1 / 5 + z * series
+    series = 1 / 3 + z * series
+    return (s + s * (z * series)) * -2.8853900817779268
+
+
+@triton.jit
 def _combine(misses, ROWS: tl.constexpr, GROUPS: tl.constexpr, SIZE: tl.constexpr):
     """1 - (1-a)(1-b) = a + b - ab of neighbours: keeps the digits of small misses."""
     even, odd = tl.split(tl.reshape(misses, [ROWS, GROUPS, SIZE, 2]))
@@ -142,7 +158,7 @@ def _multiply(factors, ROWS: tl.constexpr, GROUPS: tl.constexpr, SIZE: tl.conste
 
 
 @triton.jit
-def log2_products(hits, misses, ROWS: tl.constexpr, GROUPS: tl.constexpr):
+def _log2_products(hits, misses, ROWS: tl.constexpr, GROUPS: tl.constexpr, FAST: tl.constexpr):
     """log2 of the product of hits (1 - misses) over groups of eight, (rows, groups).
 
     Many rivals that are nearly certain must not lose their digits to the rounding of 1 - miss.
@@ -151,23 +167,29 @@ def log2_products(hits, misses, ROWS: tl.constexpr, GROUPS: tl.constexpr):
     hits = tl.reshape(_multiply(hits, ROWS, GROUPS, 1), [ROWS, GROUPS])
     misses = _combine(_combine(misses, ROWS, GROUPS, 4), ROWS, GROUPS, 2)
     misses = tl.reshape(_combine(misses, ROWS, GROUPS, 1), [ROWS, GROUPS])
-    rest = 1.0 - misses
-    lost = (1.0 - rest) - misses  # what this subtraction rounded away
-    return tl.log2(rest * hits) + lost * 1.4426950408889634
+    few = misses < 0.5
+    rest = tl.where(few, hits, hits * (1.0 - misses))
+    return tl.log2(rest) + log2_without(tl.where(few, misses, 0.0), FAST)
 
 
 @triton.jit
 def start_of_search(rivals, lowest, ahead, FAST: tl.constexpr):
-    """The mode of ``rivals`` equal ones, and of the target where it takes part; and the centre."""
+    """The mode of ``rivals`` equal ones, and of the target where it takes part; centre; curve."""
     behind = ahead == 0
     centre = tl.where(behind, lowest, 0.0)
     u = tl.where(behind & (lowest > 0), lowest, 0.5 * lowest)
-    for _ in tl.static_range(5):
+    # Many: near n φ(u) = u, from where Newton need not climb up log n steps.
+    twice = 2.0 * tl.log(tl.maximum(rivals, 1.0)) - 1.84
+    knee = tl.sqrt(tl.maximum(twice - tl.log(tl.maximum(twice, 1.0)), 0.0))
+    u = tl.where(rivals > 5.0, tl.maximum(u, knee), u)
+    bend = tl.zeros_like(u)
+    for _ in range(4):
         mills, curve = rough_mills(u * TO_Y, FAST)
         own, own_curve = rough_mills((u - lowest) * TO_Y, FAST)
         slope = centre - u + rivals * mills + tl.where(ahead, own, 0.0)
-        u += slope / (1.0 + rivals * curve + tl.where(ahead, own_curve, 0.0))
-    return u, centre
+        bend = 1.0 + rivals * curve + tl.where(ahead, own_curve, 0.0)
+        u += slope / bend
+    return u, centre, bend
 
 
 @triton.jit
@@ -202,9 +224,8 @@ def _find_interval(d, lowest, ahead, shape, FAST: tl.constexpr):
     d is in units of y; ``shape`` is d with the target in the nearest rival's place where ahead.
     """
     rivals = _row_sum(tl.exp2(-3.3971 * d)) - ahead.to(tl.float32)
-    u, centre = start_of_search(rivals, lowest, ahead, FAST)
+    u, centre, curve = start_of_search(rivals, lowest, ahead, FAST)
     # Newton on the row itself, until a step is short beside the width of the shape.
-    curve = tl.full(u.shape, 1.0, tl.float32)
     steps = 0
     while steps < 12:
         slope, curve = _slope(shape, u, centre, FAST)
@@ -246,7 +267,7 @@ def crossing_weight(zy0, delta, relative, growth, FAST: tl.constexpr):
 
 
 @triton.jit
-def factors(y, FAST: tl.constexpr):
+def _factors(y, FAST: tl.constexpr):
     """Φ as hit (1 - miss), where no square is large; and the density 2^(-y²)."""
     density = tl.exp2(-(y * y))
     other = density * tail_of(y, FAST)  # Φ(-|x|)
@@ -255,7 +276,7 @@ def factors(y, FAST: tl.constexpr):
 
 
 @triton.jit
-def deep_factors(d, u, y0, delta, scaled, FAST: tl.constexpr):
+def _deep_factors(d, u, y0, delta, scaled, FAST: tl.constexpr):
     """Φ as hit (1 - miss) 2^(-square), and the numerator of φ/Φ, for points (points,).
 
     Squares are relative to those at the mode; densities are scaled by 2^(u²) where ``scaled``.
@@ -332,10 +353,12 @@ def integrate_rows(
         for node in range(NODES):
             growth, delta = place_node(node, before, skew, reach, NODES)
             u = y0 + delta
-            hit, miss, top, square = deep_factors(d, u, y0, delta, scaled, FAST)
+            hit, miss, top, square = _deep_factors(d, u, y0, delta, scaled, FAST)
             lift = tl.where(scaled, delta * (2.0 * y0 + delta), 0.0)
             mills = top * reciprocal(hit - miss, FAST)
-            log_product = tl.sum(log2_products(hit, miss, ROWS, GROUPS) - tl.sum(square, 2), 1)
+            log_product = tl.sum(
+                _log2_products(hit, miss, ROWS, GROUPS, FAST) - tl.sum(square, 2), 1
+            )
             if node == 0:
                 shift = log_product
             relative = log_product - shift - lift
@@ -348,9 +371,9 @@ def integrate_rows(
         for node in range(NODES):
             growth, delta = place_node(node, before, skew, reach, NODES)
             y = d + (y0 + delta)[:, None, None]
-            hit, miss, density = factors(y, FAST)
+            hit, miss, density = _factors(y, FAST)
             mills = density * reciprocal(hit - miss, FAST)
-            log_product = tl.sum(log2_products(hit, miss, ROWS, GROUPS), 1)
+            log_product = tl.sum(_log2_products(hit, miss, ROWS, GROUPS, FAST), 1)
             if node == 0:
                 shift = log_product
             relative = log_product - shift

@@ -11,44 +11,30 @@ Only the ``kernels_*`` modules import Triton, and only when a kernel is called f
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
 # mypy: no-warn-return-any
 
-from typing import Any
-
-import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-from torch import Tensor
 
-from expacc.ops.kernels_launch import is_aligned, launch
+from expacc.ops.kernels_moments import finish, is_last, rounded
 
-__all__ = ["read_rows", "rows_backward", "rows_forward", "shared_key"]
-
-# The float64 scratch: top, share and pull of every row, for backward; then the divisor of the mean;
-# then the programs' sums of values and of weights.
-ROW_STATS = 3
-_LONGEST_BLOCK = 2048
+__all__ = ["backward_kernel", "forward_kernel", "read_rows"]
 
 
 @triton.jit
-def read_rows(
-    target, weight, rows, inside, target_stride, classes, ignore_index, HAS_WEIGHT: tl.constexpr
-):
+def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index, has_weight):
     """(kept, label in range, weight of the row, the same with NaN for a label out of range)."""
     label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
     kept = (label != ignore_index) & inside
     good = (label >= 0) & (label < classes)
     index = tl.where(kept & good, label, 0)
-    if HAS_WEIGHT:
+    factor = kept.to(tl.float64)
+    if has_weight:
         factor = tl.load(weight + index, mask=kept, other=0.0).to(tl.float64)
-    else:
-        factor = kept.to(tl.float64)
     return kept, index, factor, tl.where(kept & (good == 0), float("nan"), factor)
 
 
 @triton.jit
-def _exp(x, EXACT: tl.constexpr):
-    """e^x: the hardware's, or where float32 has the digits to tell, one that is right to an ulp."""
-    if not EXACT:
-        return tl.exp(x)
+def _split_exp(x):
+    """(q, 2^k) with e^x = (1 + q) 2^k, q to the last bit; the hardware's e^x is two bits short."""
     gone = x < -100.0
     x = tl.where(gone, -100.0, x)  # so that -inf leaves no NaN; a NaN stays
     whole = tl.floor(x * 1.4426950408889634 + 0.5)
@@ -59,39 +45,59 @@ def _exp(x, EXACT: tl.constexpr):
     series = tl.fma(part, series, 1 / 24)
     series = tl.fma(part, series, 1 / 6)
     series = tl.fma(part, series, 0.5)
-    series = tl.fma(part * part, series, part) + 1.0
-    return tl.where(gone, 0.0, series * tl.exp2(whole))
+    return tl.fma(part * part, series, part), tl.where(gone, 0.0, tl.exp2(whole))
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index"])
-def _forward(
+@triton.jit
+def _exp(x, EXACT: tl.constexpr):
+    """e^x: the hardware's, or where float32 has the digits to tell, one that is right to an ulp."""
+    if not EXACT:
+        return tl.exp(x)
+    q, power = _split_exp(x)
+    return (1.0 + q) * power
+
+
+@triton.jit
+def _shares(x, share, rest, EXACT: tl.constexpr):
+    """(share + rest) e^x, rounded once where float32 has the digits to tell."""
+    if not EXACT:
+        return tl.exp(x) * share
+    q, power = _split_exp(x)
+    return (share + tl.fma(q, share, rest)) * power
+
+
+@triton.jit(do_not_specialize=["count", "ignore_index", "has_weight", "reduction", "at_once"])
+def forward_kernel(
     logits,
     target,
     weight,
     values,
     scratch,
+    counter,
+    ce_weight: "fp64",  # noqa: F821
+    error_weight: "fp64",  # noqa: F821
     count,
     classes,
     row_stride,
     class_stride,
     target_stride,
     ignore_index,
-    ce_weight: "fp64",  # noqa: F821
-    error_weight: "fp64",  # noqa: F821
-    HAS_WEIGHT: tl.constexpr,
-    CROSS_ENTROPY: tl.constexpr,
-    SUMMED: tl.constexpr,
-    STATS: tl.constexpr,
+    has_weight,
+    reduction,
+    at_once,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     LONG: tl.constexpr,
 ):
-    """Values (or their sum over this program's rows), and top, share and pull of every row."""
+    """Values (or their sum over this program's rows), and top, share and pull of every row.
+
+    ``reduction`` is 0 for none, 1 for a sum, 2 for a mean.
+    """
     program = tl.program_id(0)
     rows = program.to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < count
     kept, index, factor, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, HAS_WEIGHT
+        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
     )
     start = logits + rows * row_stride
     own = tl.load(start + index * class_stride, mask=kept, other=0.0).to(tl.float32)
@@ -136,7 +142,7 @@ def _forward(
     error = tl.where(ahead, small * likely, likely)
     value = error_weight * error
     slope = -error_weight * prob
-    if CROSS_ENTROPY:
+    if ce_weight != 0:  # 0 · inf would be NaN
         log_sum = tl.where(small < 1e-9, small, tl.log(1 + small))
         # 1 + small loses digits of small, but the quotient of what was lost is known.
         log_sum = tl.where(
@@ -145,25 +151,27 @@ def _forward(
         value += ce_weight * (log_sum - tl.where(ahead, 0.0, lead))
         slope -= ce_weight
     value = tl.where(kept, value * chain, 0.0)
-    if SUMMED:
-        programs = tl.num_programs(0)
-        part = scratch + 3 * count.to(tl.int64) + 1 + program
-        tl.store(part, tl.sum(value, 0))
-        tl.store(part + programs, tl.sum(factor, 0))
+    base = scratch + 8 + rows
+    wide_count = count.to(tl.int64)
+    pull = slope * error
+    tl.store(base, top.to(tl.float64), mask=inside)
+    tl.store(base + wide_count, tl.where(total == 0, 0.0, -pull / wide), mask=inside)
+    tl.store(base + 2 * wide_count, pull, mask=inside)
+    if reduction == 0:
+        tl.store(values + rows, rounded(value, values), mask=inside)
     else:
-        if values.dtype.element_ty != tl.float64:
-            value = value.to(tl.float32)
-        tl.store(values + rows, value.to(values.dtype.element_ty), mask=inside)
-    if STATS:
-        pull = slope * error
-        base = scratch + rows
-        tl.store(base, top.to(tl.float64), mask=inside)
-        tl.store(base + count, tl.where(total == 0, 0.0, -pull / wide), mask=inside)
-        tl.store(base + 2 * count.to(tl.int64), pull, mask=inside)
+        parts = scratch + 8 + 3 * wide_count
+        programs = tl.num_programs(0)
+        tl.store(parts + program, tl.sum(value, 0))
+        tl.store(parts + programs + program, tl.sum(factor, 0))
+        if at_once:  # noqa: SIM102
+            if is_last(counter):
+                finish(scratch, parts, programs, values, reduction == 2, False, 256)
+                tl.store(counter, 0)
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index", "blocks"])
-def _backward(
+@triton.jit(do_not_specialize=["count", "ignore_index", "segments", "has_weight", "mean"])
+def backward_kernel(
     logits,
     target,
     weight,
@@ -172,215 +180,49 @@ def _backward(
     scratch,
     count,
     classes,
-    blocks,
+    segments,
     row_stride,
     class_stride,
     target_stride,
     upstream_stride,
     ignore_index,
-    HAS_WEIGHT: tl.constexpr,
-    MEAN: tl.constexpr,
+    has_weight,
+    mean,
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):
     """Rivals get share · e^(z - top), the target pull; times weight, upstream and 1/divisor."""
     program = tl.program_id(0)
-    rows = (program // blocks).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    columns = (program % blocks) * BLOCK + tl.arange(0, BLOCK)
+    rows = (program // segments).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < count
     kept, index, _, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, HAS_WEIGHT
+        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
     )
     chain *= tl.load(upstream + rows * upstream_stride, mask=inside, other=0.0).to(tl.float64)
-    if MEAN:
-        chain /= tl.load(scratch + 3 * count.to(tl.int64))
-    base = scratch + rows
+    if mean:
+        chain *= tl.load(scratch + 1)
+    base = scratch + 8 + rows
+    wide_count = count.to(tl.int64)
     top = tl.load(base, mask=kept, other=0.0).to(tl.float32)
-    share = tl.load(base + count, mask=kept, other=0.0)
-    pull = tl.load(base + 2 * count.to(tl.int64), mask=kept, other=0.0)
-    share = (share * chain).to(tl.float32)
+    share = tl.load(base + wide_count, mask=kept, other=0.0)
+    pull = tl.load(base + 2 * wide_count, mask=kept, other=0.0)
+    share *= chain
+    whole = share.to(tl.float32)
+    rest = (share - whole.to(tl.float64)).to(tl.float32)
     pull = (pull * chain).to(tl.float32)
-    width = (columns < classes)[None, :]
-    scores = tl.load(
-        logits + rows[:, None] * row_stride + columns.to(tl.int64)[None, :] * class_stride,
-        mask=kept[:, None] & width,
-        other=0.0,
-    ).to(tl.float32)
-    result = _exp(scores - top[:, None], logits.dtype.element_ty == tl.float32) * share[:, None]
-    result = tl.where(columns[None, :] == index[:, None], pull[:, None], result)
-    result = tl.where(kept[:, None], result, 0.0)
-    place = grad + rows[:, None] * classes + columns[None, :]
-    tl.store(place, result.to(grad.dtype.element_ty), mask=inside[:, None] & width)
-
-
-@triton.jit(do_not_specialize=["count", "parts"])
-def _finish(scratch, out, count, parts, MEAN: tl.constexpr, BLOCK: tl.constexpr):
-    """The sum of the programs' sums, in a fixed order; divided by the weight for a mean."""
-    divisor = scratch + 3 * count.to(tl.int64)
-    partial = divisor + 1
-    place = tl.arange(0, BLOCK)
-    value = tl.zeros([BLOCK], tl.float64)
-    weight = tl.zeros([BLOCK], tl.float64)
-    for first in range(0, parts, BLOCK):
-        inside = first + place < parts
-        value += tl.load(partial + first + place, mask=inside, other=0.0)
-        weight += tl.load(partial + parts + first + place, mask=inside, other=0.0)
-    result = tl.sum(value, 0)
-    if MEAN:
-        total = tl.sum(weight, 0)
-        total = tl.where(total > 0, total, 1.0)  # a batch without weight gives 0
-        tl.store(divisor, total)
-        result /= total
-    tl.store(out, result.to(tl.float32).to(out.dtype.element_ty))
-
-
-def _tile(classes: int, rows: int) -> tuple[int, int, int]:
-    """(rows, columns, warps) of one program's tile."""
-    block = max(4, triton.next_power_of_2(classes))
-    if block > _LONGEST_BLOCK:
-        return 1, _LONGEST_BLOCK, 4
-    # One warp for up to 1024 elements: no barrier, and float64 is done once per row.
-    height = min(max(1, 1024 // block), triton.next_power_of_2(rows))
-    return height, block, max(1, height * block // 1024)
-
-
-def rows_forward(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    ce_weight: float,
-    error_weight: float,
-    reduction: str,
-    dtype: torch.dtype,
-    stats: bool,
-) -> tuple[Tensor, Tensor]:
-    """The mixture of logits (N, C): its values (N,) or their sum or mean, and scratch for backward.
-
-    Args:
-        logits: float32, bfloat16 or float16, any strides.
-        target: (N,), int64, any values: a label out of range makes its row NaN.
-        weight: (C,) or None.
-        ignore_index: a label whose rows contribute nothing.
-        ce_weight: of -log p.
-        error_weight: of 1 - p.
-        reduction: 'none', 'mean' or 'sum'.
-        dtype: of the result.
-        stats: will there be a backward?
-    """
-    count, classes = logits.shape
-    rows, block, warps = _tile(classes, count)
-    programs = -(-count // rows)
-    summed = reduction != "none"
-    size = ROW_STATS * count + 1 + (2 * programs if summed else 0)
-    device = logits.device
-    scratch = torch.empty(size, dtype=torch.float64, device=device)
-    values = torch.empty(() if summed else (count,), dtype=dtype, device=device)
-    shared = shared_key(logits, target, weight, ignore_index)
-    constants = (weight is not None, ce_weight != 0, summed, stats, rows, block, classes > block)
-    launch(
-        _forward,
-        programs,
-        device,
-        (shared, dtype, constants),
-        logits,
-        target,
-        logits if weight is None else weight,
-        values,
-        scratch,
-        count,
-        classes,
-        *logits.stride(),
-        target.stride(0),
-        ignore_index,
-        ce_weight,
-        error_weight,
-        *constants,
-        num_warps=warps,
-    )
-    if summed:
-        mean = reduction == "mean"
-        width = min(4096, max(32, triton.next_power_of_2(programs)))
-        launch(
-            _finish,
-            1,
-            device,
-            (dtype, mean, width),
-            scratch,
-            values,
-            count,
-            programs,
-            mean,
-            width,
-            num_warps=max(1, width // 256),
-        )
-    return values, scratch
-
-
-def shared_key(
-    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int
-) -> tuple[Any, ...]:
-    """What both kernels' variants depend on."""
-    return (
-        logits.dtype,
-        logits.shape[1],
-        logits.stride(),
-        is_aligned(logits),
-        target.stride(0),
-        is_aligned(target),
-        weight if weight is None else (weight.dtype, is_aligned(weight)),
-        -(2**31) <= ignore_index < 2**31,
-    )
-
-
-def rows_backward(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    upstream: Tensor,
-    scratch: Tensor,
-    ignore_index: int,
-    mean: bool,
-    grad: Tensor | None = None,
-) -> Tensor:
-    """The gradient of ``rows_forward``'s result, from its scratch; ``upstream`` is () or (N,).
-
-    Written to ``grad``, (N, C) and contiguous, if given.
-    """
-    count, classes = logits.shape
-    rows, block, warps = _tile(classes, count)
-    blocks = -(-classes // block)
-    if grad is None:
-        grad = torch.empty((count, classes), dtype=logits.dtype, device=logits.device)
-    upstream_stride = upstream.stride(0) if upstream.ndim else 0
-    shared = shared_key(logits, target, weight, ignore_index)
-    constants = (weight is not None, mean, rows, block)
-    launch(
-        _backward,
-        -(-count // rows) * blocks,
-        logits.device,
-        (
-            shared,
-            upstream.dtype,
-            is_aligned(upstream),
-            upstream_stride,
-            is_aligned(grad),
-            constants,
-        ),
-        logits,
-        target,
-        logits if weight is None else weight,
-        upstream,
-        grad,
-        scratch,
-        count,
-        classes,
-        blocks,
-        *logits.stride(),
-        target.stride(0),
-        upstream_stride,
-        ignore_index,
-        *constants,
-        num_warps=warps,
-    )
-    return grad
+    EXACT: tl.constexpr = logits.dtype.element_ty == tl.float32
+    first = (program % segments) * (BLOCK * BLOCKS)
+    for block in range(BLOCKS):
+        columns = first + block * BLOCK + tl.arange(0, BLOCK)
+        width = (columns < classes)[None, :]
+        scores = tl.load(
+            logits + rows[:, None] * row_stride + columns.to(tl.int64)[None, :] * class_stride,
+            mask=kept[:, None] & width,
+            other=0.0,
+        ).to(tl.float32)
+        result = _shares(scores - top[:, None], whole[:, None], rest[:, None], EXACT)
+        result = tl.where(columns[None, :] == index[:, None], pull[:, None], result)
+        result = tl.where(kept[:, None], result, 0.0)
+        place = grad + rows[:, None] * classes + columns[None, :]
+        tl.store(place, result.to(grad.dtype.element_ty), mask=inside[:, None] & width)

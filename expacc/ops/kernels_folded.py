@@ -1,0 +1,357 @@
+"""The orthant integral of a row with many rivals, from a summary of 30 numbers.
+
+All that the integral needs of the rivals are sums Σ_i f(u + d_i) of smooth functions: log Φ for the
+product, φ/Φ for its slope. So the rivals are folded once into weighted Chebyshev moments,
+
+    M_k = Σ_i ω(d_i) T_k(t_i),    t = 2d/span - 1,    ω(d) = 2^-(tilt d + bend d²),
+
+and every such sum is then one over 32 grid points, Σ_j W_j f(u + d_j)/ω(d_j), whatever the number
+of rivals: the search for the mode, the interval and all nodes cost next to nothing. The gradient is
+a smooth function of d as well: it is known on the grid, and each rival gets its own from a
+polynomial, in backward. ω falls as Φ(-(u + d)) does a little left of the mode; without it the many
+rivals that hardly matter would cost the digits of the few that do.
+
+T_k T_k and T_k T_{k+1} are T_2k and T_{2k+1} up to constants: half of the recurrence is enough.
+
+A row whose mode is far left (a rival many sigmas ahead) has a span that 30 moments cannot cover; it
+goes the way of ``kernels_long.py``, node by node.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
+# mypy: no-warn-return-any
+
+import functools
+import math
+
+import torch
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from torch import Tensor
+
+from expacc.ops.kernels_long import LONG_NODES, integrate_long_row, leads_of, loss_of
+from expacc.ops.kernels_orthant import (
+    DENSITY,
+    DROP,
+    FAR,
+    LN2,
+    TO_X,
+    TO_Y,
+    TO_Y_SQUARE,
+    crossing_weight,
+    lay_nodes,
+    log2_without,
+    place_node,
+    reciprocal,
+    rough_mills,
+    rough_tail,
+    small_of,
+    start_of_search,
+    step_out,
+    tail_of,
+)
+
+__all__ = ["FOLDED_SPAN", "fold_table", "folded_gradient", "integrate_folded_row"]
+
+GRID = tl.constexpr(32)
+PAIRS = tl.constexpr(15)  # of moments: an even and an odd one; an odd number of them
+NEAR_RATE = tl.constexpr(3.8217)  # Σ e^(-2.25 d) counts the rivals for the start of the search
+WIDEST = tl.constexpr(10.2)  # span, in units of y: 12 sigmas
+FOLDED_SPAN, FOLDED_TILT, FOLDED_BEND = tl.constexpr(34), tl.constexpr(35), tl.constexpr(36)
+
+
+@functools.cache
+def fold_table(device: torch.device) -> Tensor:
+    """What the kernels know of Chebyshev: grid, products to grid weights, grid to coefficients.
+
+    The grid is in [0, 1]. Weights come from the raw products Σ ω T_k T_k and Σ ω T_k T_{k+1}. The
+    coefficients are those of E(s) + t O(s) in T_k(s), s = 2t² - 1: E in the first 16 rows, O in the
+    last, which needs half the operations of one polynomial in t.
+    """
+    size, half, degree = GRID.value, GRID.value // 2, 2 * PAIRS.value
+    angles = (torch.arange(size, dtype=torch.float64) + 0.5) * math.pi / size
+    transform = torch.cos(torch.arange(degree)[:, None] * angles) * (2 / size)
+    transform[0] /= 2
+    weights = torch.zeros(size, size, dtype=torch.float64)
+    weights[:degree] = 2 * transform
+    for parity in (0, 1):  # M_k = 2 P_k - P_parity, but M_0 = P_0 and M_1 = P_1
+        weights[parity] = transform[parity] - transform[parity + 2 :: 2].sum(0)
+    coefficients = torch.zeros(size, size, dtype=torch.float64)
+    coefficients[: PAIRS.value] = transform[::2]
+    odd = torch.zeros(size, dtype=torch.float64)
+    for k in reversed(range(PAIRS.value)):  # t T_k(s) = (T_{2k+1}(t) + T_{2k-1}(t)) / 2
+        odd = 2 * transform[2 * k + 1] - odd if k else transform[1] - odd / 2
+        coefficients[half + k] = odd
+    grid = (torch.cos(angles) + 1) / 2
+    whole = torch.cat([grid[None], weights, coefficients])
+    return whole.to(torch.float32).to(device)
+
+
+@triton.jit
+def _survey(
+    start, stride, classes, own, index, limit, scale,
+    LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """(nearest lead, rivals that are near, their threat, rivals, rivals at the limit) of a row."""
+    far = FAR / scale
+    nearest = far
+    near = scale * 0.0
+    threat = scale * 0.0
+    count = scale * 0.0
+    limited = scale * 0.0
+    for first in range(0, classes, BLOCK):
+        lead, rival, _ = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        if LIMITED:
+            limited += tl.sum(tl.where(rival & (lead > limit), 1.0, 0.0), 0)
+            lead = tl.where(lead > limit, limit, lead)
+        lower = tl.minimum(nearest, tl.min(tl.where(rival, lead, far), 0))
+        d = (lead - lower) * (scale * TO_Y)
+        near *= tl.exp2((lower - nearest) * (scale * (TO_Y * NEAR_RATE)))
+        near += tl.sum(tl.where(rival, tl.exp2(-NEAR_RATE * d), 0.0), 0)
+        margin = lead * scale
+        power = margin * tl.abs(margin) * -TO_Y_SQUARE
+        power = tl.where(power > 1.0, 1.0, power)
+        threat += tl.sum(tl.where(rival, tl.exp2(power), 0.0), 0)
+        count += tl.sum(tl.where(rival, 1.0, 0.0), 0)
+        nearest = lower
+    return nearest, near, threat, count, limited
+
+
+@triton.jit
+def _fold(
+    start, stride, classes, own, index, limit, nearest, scale, span, tilt, bend,
+    LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
+    far = FAR / scale
+    order = tl.arange(0, GRID)
+    products = tl.zeros([GRID], tl.float32)
+    to_unit = 2.0 / span
+    for first in range(0, classes, BLOCK):
+        lead, rival, _ = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        if LIMITED:
+            rival = rival & (lead <= limit)
+        d = (lead - nearest) * (scale * TO_Y)
+        t = d * to_unit - 1.0
+        root = tl.exp2(-0.5 * d * (tilt + bend * d))
+        # ω = 0 beyond the span; there t is finite, and a NaN stays a NaN.
+        before = tl.where(rival & (d <= span), root, 0.0)
+        now = before * t
+        even = tl.sum(before * before, 0)
+        odd = tl.sum(before * now, 0)
+        products += tl.where(order == 0, even, 0.0) + tl.where(order == 1, odd, 0.0)
+        twice = t + t
+        # Two steps at a time: the recurrence then needs no moves.
+        for k in range(2, 2 * PAIRS, 4):
+            before = twice * now - before
+            even = tl.sum(now * now, 0)
+            odd = tl.sum(now * before, 0)
+            products += tl.where(order == k, even, 0.0) + tl.where(order == k + 1, odd, 0.0)
+            now = twice * before - now
+            even = tl.sum(before * before, 0)
+            odd = tl.sum(before * now, 0)
+            products += tl.where(order == k + 2, even, 0.0) + tl.where(order == k + 3, odd, 0.0)
+    return products
+
+
+@triton.jit
+def _weight_of(edge, FAST: tl.constexpr):
+    """(span, tilt, bend) of ω, which falls as Φ(-(edge + d)) and is forgotten beyond 1e-9."""
+    right = tl.maximum(edge, 0.0)
+    span = (tl.sqrt(right * right + 36.0) - right - tl.minimum(edge, 0.0)) * TO_Y
+    y = edge * TO_Y
+    density = tl.exp2(-(y * y))
+    tail = rough_tail(y, FAST)
+    left = y < 0
+    survival = tl.where(left, 1.0 - density * tail, tail)  # times 2^(-y²) where right
+    tilt = tl.where(left, density, 1.0) * reciprocal(survival, FAST) * (DENSITY * TO_X / LN2)
+    end = y + span
+    drop = end * end - tl.log2(rough_tail(end, FAST))
+    drop += tl.log2(survival) - tl.where(left, 0.0, y * y)
+    return span, tilt, (drop - tilt * span) / (span * span)
+
+
+@triton.jit
+def _grid_slope(d, weights, u, lowest, ahead, centre, limited, at_limit, FAST: tl.constexpr):
+    """L' and -L'' of the shape at points u (points,) from the folded rivals."""
+    mills, curve = rough_mills(d[None, :] + (u * TO_Y)[:, None], FAST)
+    slope = centre - u + tl.sum(weights[None, :] * mills, 1)
+    bend = 1.0 + tl.sum(weights[None, :] * curve, 1)
+    mills, curve = rough_mills(u * TO_Y + at_limit, FAST)
+    slope += limited * mills
+    bend += limited * curve
+    # Where ahead, the target stands in the nearest rival's place.
+    nearest, nearest_curve = rough_mills(u * TO_Y, FAST)
+    own, own_curve = rough_mills((u - lowest) * TO_Y, FAST)
+    slope += tl.where(ahead, own - nearest, 0.0)
+    bend += tl.where(ahead, own_curve - nearest_curve, 0.0)
+    return slope, tl.maximum(bend, 1.0)
+
+
+@triton.jit
+def _log2_and_mills(y, u, d, scaled, FAST: tl.constexpr):
+    """log2 Φ and φ/Φ √(2π) at y = u + d; the latter times 2^(u²) where ``scaled``."""
+    density = tl.exp2(-(y * y))
+    tail = tail_of(y, FAST)
+    left = y < 0
+    miss = tl.where(left, 0.0, density * tail)
+    log2 = tl.where(left, tl.log2(tail) - y * y, log2_without(miss, FAST))
+    cdf = tl.where(left, tail, 1.0 - miss)
+    top = tl.where(left, 1.0, density)
+    beyond = tl.where(left, tl.exp2(u * u), tl.exp2(-d * (2.0 * u + d)))
+    return log2, tl.where(scaled, beyond, top) * reciprocal(cdf, FAST)
+
+
+@triton.jit
+def integrate_folded_row(
+    start, stride, classes, own, index, limit, scale, log, gradient, table, stats,
+    LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """log2 of the smaller of P and 1-P and whether that is 1-P, (1,); and Σ m dL/dm of one row.
+
+    Leaves in ``stats`` what the gradient needs: coefficients, nearest lead, the target's own, span,
+    tilt and bend; or with a span of -1, what ``integrate_long_row`` leaves.
+    """
+    nearest, near, threat, count, limited = _survey(
+        start, stride, classes, own, index, limit, scale, LIMITED, BLOCK
+    )
+    one = tl.full([1], 1.0, tl.float32)
+    lowest = nearest * scale * one
+    ahead = threat * one < 1.0
+    rivals = tl.maximum(near * one - ahead.to(tl.float32), 0.0)
+    mode, centre, curve = start_of_search(rivals, lowest, ahead, FAST)
+    first_mode = mode
+    at_limit = one * 0.0
+    if LIMITED:
+        at_limit = (limit - nearest) * (scale * TO_Y) * one
+
+    order = tl.arange(0, GRID)
+    unit = tl.load(table + order)
+    span, tilt, bend = _weight_of(mode, FAST)
+    d = unit
+    weights = unit
+    rise = unit
+    # A row that surely loses: P <= Φ(lowest/√2) < 1e-49, and neither P nor its slope is a float32.
+    lost = (tl.max(lowest, 0) < -21.0) & (log == 0)
+    # A NaN is in this sum; the hardware's minimum forgets it.
+    sick = near != near
+    rounds = tl.where(lost | sick, 100, 0)
+    while rounds < 4:
+        # ω stands three widths left of the mode: where the integrand still counts.
+        edge = mode - 3.0 / tl.sqrt(curve)
+        span, tilt, bend = _weight_of(edge, FAST)
+        products = _fold(
+            start, stride, classes, own, index, limit, nearest, scale,
+            tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
+        )  # fmt: skip
+        d = unit * span
+        rise = tl.exp2(d * (tilt + bend * d))  # 1/ω
+        to_weights = tl.load(table + GRID + order[:, None] * GRID + order[None, :])
+        weights = tl.sum(products[:, None] * to_weights, 0) * rise
+        before = mode
+        for _ in range(3):
+            slope, curve = _grid_slope(
+                d, weights, mode, lowest, ahead, centre, limited, at_limit, FAST
+            )
+            mode = tl.maximum(mode + slope / curve, edge)
+        # Far from where ω was made for, the sums are rough: fold again around the new mode.
+        shift = (mode - before) * tl.sqrt(curve)
+        settled = (shift > -2.5) & (shift < 6.0)
+        hopeless = span > WIDEST
+        rounds += 1 + 8 * tl.max(settled.to(tl.int32), 0) + 4 * tl.max(hopeless.to(tl.int32), 0)
+    folded = (rounds > 8) & (tl.max(span, 0) <= WIDEST) & (rounds < 100)
+
+    small_log2 = tl.full([1], -1000.0, tl.float64)
+    through = scale * 0.0
+    if folded:
+        # Both ends at once: left, right.
+        side = tl.arange(0, 2)
+        sign = 1.0 - 2.0 * side
+        drop = tl.where((side == 0) & ahead, tl.log(1.0 + count), 0.0) + DROP
+        distance = tl.sqrt(2.0 * drop / curve)
+        for _ in range(2):
+            slope, bent = _grid_slope(
+                d, weights, mode - sign * distance, lowest, ahead, centre, limited, at_limit, FAST
+            )
+            distance = step_out(distance, slope * sign, bent, drop)
+        left = tl.sum(tl.where(side == 0, distance, 0.0), 0) * one
+        right = tl.sum(tl.where(side == 1, distance, 0.0), 0) * one
+        reach, skew, earlier = lay_nodes(left, right, LONG_NODES)
+        node = tl.arange(0, LONG_NODES)
+        growth, delta = place_node(node, earlier, skew, reach, LONG_NODES)
+        y0 = mode * TO_Y
+        zy0 = (mode - lowest) * TO_Y
+        u = y0 + delta
+        scaled = ahead & (mode > 0)
+        logs, mills = _log2_and_mills(
+            u[:, None] + d[None, :], u[:, None], d[None, :], scaled[:, None], FAST
+        )
+        log_product = tl.sum(weights[None, :] * logs, 1)
+        hazards = tl.sum(weights[None, :] * mills, 1)
+        if LIMITED:
+            log_limit, mills_limit = _log2_and_mills(u + at_limit, u, at_limit, scaled, FAST)
+            log_product += limited * log_limit
+            hazards += limited * mills_limit
+        shift = tl.sum(tl.where(node == 0, log_product, 0.0), 0)
+        lift = tl.where(scaled, delta * (2.0 * y0 + delta), 0.0)
+        relative = log_product - shift - lift
+        weight = tl.exp2(relative - delta * (2.0 * zy0 + delta)) * (1.0 + growth)
+        crossing = crossing_weight(zy0, delta, relative, growth, FAST) * hazards
+        total = tl.sum(tl.where(ahead, crossing, weight), 0) * one
+        small_log2, factor = small_of(
+            total, shift * one, one * 0.0, mode, lowest, reach, skew, ahead, scaled, LONG_NODES
+        )
+        gone = lowest >= 9.99999e6
+        small_log2 = tl.where(gone, float("-inf"), small_log2)
+        ahead = ahead | gone
+        if gradient:
+            _loss, outer = loss_of(small_log2, ahead, log)
+            weight = weight * tl.where(gone, 0.0, factor * outer.to(tl.float32))
+            on_grid = tl.sum(weight[:, None] * mills, 0)
+            through = -tl.sum(weights * on_grid * (tl.max(lowest, 0) + d * TO_X), 0)
+            pull = tl.sum(weights * on_grid, 0)
+            to_coefficients = tl.load(
+                table + GRID + GRID * GRID + order[:, None] * GRID + order[None, :]
+            )
+            coefficients = tl.sum(to_coefficients * (on_grid * rise * scale)[None, :], 1)
+            tl.store(stats + order, coefficients)
+            tl.store(stats + 2 * LONG_NODES, nearest)
+            tl.store(stats + 2 * LONG_NODES + 1, pull * scale)
+            tl.store(stats + FOLDED_SPAN, tl.max(span, 0))
+            tl.store(stats + FOLDED_TILT, tl.max(tilt, 0))
+            tl.store(stats + FOLDED_BEND, tl.max(bend, 0))
+    elif lost | sick:
+        poison = tl.where(sick, float("nan"), 0.0)
+        small_log2 += poison.to(tl.float64)
+        if gradient:
+            rest = tl.where(order == 2 * LONG_NODES - 8, nearest, 0.0) + poison
+            tl.store(stats + order + 8, tl.where(order == FOLDED_SPAN - 8, 1.0, rest))
+            tl.store(stats + order, unit * 0.0, mask=order < 8)
+    else:
+        small_log2, ahead, through = integrate_long_row(
+            start, stride, classes, own, index, limit, scale, nearest, lowest, ahead, centre, count,
+            first_mode, log, gradient, stats, NARROW, FAST,
+        )  # fmt: skip
+        if gradient:
+            tl.store(stats + FOLDED_SPAN, -1.0)
+    return small_log2, ahead, through
+
+
+@triton.jit
+def folded_gradient(d, stats, span):
+    """The gradient of rivals at distances d, from the coefficients of their row."""
+    tilt = tl.load(stats + FOLDED_TILT)
+    bend = tl.load(stats + FOLDED_BEND)
+    t = d * (2.0 / span) - 1.0
+    twice = 4.0 * (t * t) - 2.0
+    before = tl.full(d.shape, 1.0, tl.float32)
+    now = 0.5 * twice
+    even = tl.load(stats) + tl.load(stats + 1) * now
+    odd = tl.load(stats + GRID // 2) + tl.load(stats + GRID // 2 + 1) * now
+    for k in tl.static_range(2, PAIRS):
+        following = twice * now - before
+        even += tl.load(stats + k) * following
+        odd += tl.load(stats + GRID // 2 + k) * following
+        before = now
+        now = following
+    value = (even + t * odd) * tl.exp2(-d * (tilt + bend * d))
+    return tl.where(d <= span, value, tl.where(d == d, 0.0, d))

@@ -1,0 +1,256 @@
+"""Triton kernels of EXACT for rows of many classes: a summary forward, the gradient backward.
+
+Forward reads a row twice (``kernels_folded.py``) and leaves 40 numbers of it. Backward reads it
+once more and writes its gradient: nothing of the logits' size is kept in between. A program takes
+rows one after the other, so that the sums of a large batch are few.
+"""
+
+# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
+# mypy: no-warn-return-any
+
+import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+from expacc.ops.kernels_exact import through_deviation
+from expacc.ops.kernels_folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
+from expacc.ops.kernels_long import LONG_NODES, leads_of, long_gradient, loss_of
+from expacc.ops.kernels_moments import deviation_of, finish, is_last
+from expacc.ops.kernels_orthant import FAR, TO_Y
+from expacc.ops.kernels_softmax import read_rows
+
+__all__ = ["many_backward_kernel", "many_margins_kernel", "many_rows_kernel"]
+
+_STATS = tl.constexpr(40)
+_PLAIN = tl.constexpr(2)  # the gradient as it is, of no loss
+
+
+@triton.jit(
+    do_not_specialize=[
+        "count",
+        "ignore_index",
+        "parts",
+        "each",
+        "has_weight",
+        "has_sigmas",
+        "standardize",
+        "log",
+        "reduction",
+        "gradient",
+    ]
+)
+def many_rows_kernel(
+    logits,
+    target,
+    weight,
+    sigmas,
+    values,
+    dots,
+    stats,
+    numbers,
+    counter,
+    table,
+    sigma: "fp32",  # noqa: F821
+    margin: "fp32",  # noqa: F821
+    count,
+    classes,
+    parts,
+    each,
+    row_stride,
+    class_stride,
+    target_stride,
+    sigma_stride,
+    ignore_index,
+    has_weight,
+    has_sigmas,
+    standardize,
+    log,
+    reduction,
+    gradient,
+    LIMITED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NARROW: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """The loss of ``each`` rows, or its sum; and what their gradients need."""
+    program = tl.program_id(0)
+    programs = tl.num_programs(0)
+    deviation = program.to(tl.float64) * 0.0 + 1.0
+    if standardize:
+        deviation = deviation_of(logits, numbers, parts, program == 0)
+    value_sum = tl.zeros([1], tl.float64)
+    weight_sum = tl.zeros([1], tl.float64)
+    through_sum = tl.zeros([1], tl.float64)
+    for turn in range(each):
+        row = program.to(tl.int64) + turn * programs
+        kept, index, factor, chain = read_rows(
+            target, weight, row, row < count, target_stride, classes, ignore_index, has_weight
+        )
+        noise = sigma * 1.0
+        if has_sigmas:
+            noise = tl.load(sigmas + row * sigma_stride, mask=row < count, other=1.0)
+        value = tl.zeros([1], tl.float64)
+        through = tl.zeros([1], tl.float64)
+        if kept:
+            start = logits + row * row_stride
+            own = tl.load(start + index * class_stride).to(tl.float32)
+            small_log2, ahead, along = integrate_folded_row(
+                start,
+                class_stride,
+                classes,
+                own,
+                index.to(tl.int32),
+                (margin * deviation).to(tl.float32),
+                (1.0 / (deviation * noise)).to(tl.float32),
+                log,
+                gradient,
+                table,
+                stats + row * _STATS,
+                LIMITED,
+                BLOCK,
+                NARROW,
+                FAST,
+            )
+            loss, _slope = loss_of(small_log2, ahead, log)
+            value = loss * chain
+            through += along.to(tl.float64) * chain
+        value_sum += value
+        weight_sum += factor
+        through_sum += through
+        if (reduction == 0) & (row < count):
+            one = tl.max(value, 0)
+            tl.store(values + row, one.to(tl.float32).to(values.dtype.element_ty))
+            tl.store(dots + row, tl.max(through, 0))
+    if reduction != 0:
+        sums = numbers + 8 + 3 * parts
+        tl.store(sums + program, tl.sum(value_sum, 0))
+        tl.store(sums + programs + program, tl.sum(weight_sum, 0))
+        tl.store(sums + 2 * programs + program, tl.sum(through_sum, 0))
+        if is_last(counter):
+            both = (standardize != 0) & (gradient != 0)
+            finish(numbers, sums, programs, values, reduction == 2, both, 256)
+            tl.store(counter, 0)
+
+
+@triton.jit
+def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
+    """The gradient by the scores of rivals with these leads."""
+    nearest = tl.load(stats + 2 * LONG_NODES)
+    span = tl.load(stats + FOLDED_SPAN)
+    d = (lead - nearest) * (scale * TO_Y)
+    if span >= 0:  # noqa: SIM108
+        gradient = folded_gradient(d, stats, span)
+    else:
+        gradient = long_gradient(d, stats, FAST)
+    return tl.where(rival, gradient, 0.0)
+
+
+@triton.jit(
+    do_not_specialize=[
+        "count",
+        "ignore_index",
+        "blocks",
+        "has_weight",
+        "has_sigmas",
+        "standardize",
+        "reduction",
+    ]
+)
+def many_backward_kernel(
+    logits,
+    target,
+    weight,
+    sigmas,
+    upstream,
+    stats,
+    out,
+    numbers,
+    sigma: "fp32",  # noqa: F821
+    margin: "fp32",  # noqa: F821
+    count,
+    classes,
+    blocks,
+    row_stride,
+    class_stride,
+    target_stride,
+    sigma_stride,
+    upstream_stride,
+    ignore_index,
+    has_weight,
+    has_sigmas,
+    standardize,
+    reduction,
+    BLOCK: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """The gradient of a block of columns of one row."""
+    row = (tl.program_id(0) // blocks).to(tl.int64)
+    first = (tl.program_id(0) % blocks) * BLOCK
+    kept, index, _, chain = read_rows(
+        target, weight, row, row < count, target_stride, classes, ignore_index, has_weight
+    )
+    columns = first + tl.arange(0, BLOCK)
+    result = tl.zeros([BLOCK], tl.float32)
+    if kept:
+        above = tl.load(upstream + row * upstream_stride).to(tl.float64)
+        chain *= above
+        if reduction == 2:
+            chain *= tl.load(numbers + 1)
+        deviation = tl.program_id(0).to(tl.float64) * 0.0 + 1.0
+        if standardize:
+            deviation = tl.load(numbers + 5)
+        noise = sigma * 1.0
+        if has_sigmas:
+            noise = tl.load(sigmas + row * sigma_stride)
+        scale = (1.0 / (deviation * noise)).to(tl.float32)
+        start = logits + row * row_stride
+        own = tl.load(start + index * class_stride).to(tl.float32)
+        lead, rival, scores = leads_of(
+            start, first, class_stride, classes, own, index.to(tl.int32), FAR / scale, BLOCK
+        )
+        rival = rival & (
+            lead <= (margin * deviation).to(tl.float32)
+        )  # a margin at its limit does not move
+        result = _gradient(lead, rival, stats + row * _STATS, scale, FAST)
+        pull = tl.load(stats + row * _STATS + 2 * LONG_NODES + 1)
+        result = tl.where(columns == index, -pull, result) * chain.to(tl.float32)
+        if standardize:
+            slope = tl.load(numbers + 2)
+            if reduction != 0:
+                slope *= above
+            result -= through_deviation(scores, numbers, slope)
+    place = out + row * classes + columns
+    tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
+
+
+@triton.jit(do_not_specialize=["count"])
+def many_margins_kernel(
+    margins,
+    smalls,
+    aheads,
+    gradients,
+    stats,
+    table,
+    count,
+    rivals,
+    row_stride,
+    BLOCK: tl.constexpr,
+    NARROW: tl.constexpr,
+    FAST: tl.constexpr,
+):
+    """The integral of one row of given margins, contiguous, and its gradient."""
+    row = tl.program_id(0).to(tl.int64)
+    start = margins + row * row_stride
+    mine = stats + row * _STATS
+    scale = tl.load(table) * 0.0 + 1.0
+    small_log2, ahead, _along = integrate_folded_row(
+        start, 1, rivals, 0.0, -1, float("inf"), scale, _PLAIN, 1, table, mine,
+        False, BLOCK, NARROW, FAST,
+    )  # fmt: skip
+    tl.store(smalls + row, tl.max(small_log2, 0) * 0.6931471805599453)
+    tl.store(aheads + row, tl.max(ahead.to(tl.int8), 0))
+    tl.debug_barrier()  # what the row left is for all threads to read
+    for first in range(0, rivals, BLOCK):
+        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, -1, FAR / scale, BLOCK)
+        gradient = _gradient(lead, rival, mine, scale, FAST)
+        columns = first + tl.arange(0, BLOCK)
+        tl.store(gradients + row * rivals + columns, gradient, mask=columns < rivals)
