@@ -88,7 +88,8 @@ def compare(
         str, Option("--engine", metavar="local|ray", help="Where to compute.")
     ] = "local",
     workers: Annotated[
-        int | None, Option("--workers", metavar="N", help="Processes; default: one a core.")
+        int | None,
+        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
     ] = None,
     address: Annotated[
         str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
@@ -240,7 +241,8 @@ def reproduce(
         str, Option("--engine", metavar="local|ray", help="Where to compute.")
     ] = "local",
     workers: Annotated[
-        int | None, Option("--workers", metavar="N", help="Processes; default: one a core.")
+        int | None,
+        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
     ] = None,
     address: Annotated[
         str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")

@@ -38,6 +38,7 @@ class _FunctionLoss(nn.Module):
     numbers: ClassVar[tuple[str, ...]] = ()
 
     weight: Tensor | None
+    impl: Implementation  # where it is one of the numbers
 
     def __init__(
         self,
@@ -61,7 +62,12 @@ class _FunctionLoss(nn.Module):
         classes = len(self.weight) if isinstance(self.weight, Tensor) and self.weight.ndim else 1
         device = self.weight.device if isinstance(self.weight, Tensor) else None
         row = torch.zeros(1, classes, device=device)
+        asked = {"impl": self.impl} if "impl" in self.numbers else {}
+        if asked.get("impl") == "triton":  # whose kernels would refuse a row on the CPU
+            self.impl = "auto"
         self(row, torch.zeros(1, dtype=torch.int64, device=device))
+        for name, value in asked.items():
+            setattr(self, name, value)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Compute the loss of ``logits`` and ``target``, as the function of the same name."""
@@ -78,6 +84,7 @@ class _FunctionLoss(nn.Module):
     def extra_repr(self) -> str:
         """Show the numbers, and the shared arguments that differ from their defaults."""
         shown = [f"{name}={getattr(self, name)!r}" for name in self.numbers]
+        shown = [one for one in shown if one != "impl='auto'"]
         if self.weight is not None:
             shown.append(f"weight of {len(self.weight)} classes")
         if self.ignore_index != -100:
@@ -93,6 +100,7 @@ class ExpectedErrorLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.expected_error`, with the same arguments."""
 
     function = staticmethod(functional.expected_error)
+    numbers = ("impl",)
 
     def __init__(
         self,
@@ -101,15 +109,16 @@ class ExpectedErrorLoss(_FunctionLoss):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
+        impl: Implementation = "auto",
     ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing)
+        super().__init__(weight, ignore_index, reduction, label_smoothing, impl=impl)
 
 
 class LeakyExpectedErrorLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.leaky_expected_error`, with the same arguments."""
 
     function = staticmethod(functional.leaky_expected_error)
-    numbers = ("leak",)
+    numbers = ("leak", "impl")
 
     leak: float
 
@@ -121,15 +130,16 @@ class LeakyExpectedErrorLoss(_FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         leak: float = 0.1,
+        impl: Implementation = "auto",
     ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, leak=leak)
+        super().__init__(weight, ignore_index, reduction, label_smoothing, leak=leak, impl=impl)
 
 
 class MixedExpectedErrorLoss(_FunctionLoss):
     """Module of :func:`expacc.functional.mixed_expected_error`, with the same arguments."""
 
     function = staticmethod(functional.mixed_expected_error)
-    numbers = ("focus", "ce_weight", "error_weight")
+    numbers = ("focus", "ce_weight", "error_weight", "impl")
 
     focus: float
     ce_weight: float | None
@@ -145,6 +155,7 @@ class MixedExpectedErrorLoss(_FunctionLoss):
         focus: float = 0.0,
         ce_weight: float | None = None,
         error_weight: float | None = None,
+        impl: Implementation = "auto",
     ) -> None:
         super().__init__(
             weight,
@@ -154,6 +165,7 @@ class MixedExpectedErrorLoss(_FunctionLoss):
             focus=focus,
             ce_weight=ce_weight,
             error_weight=error_weight,
+            impl=impl,
         )
 
 
@@ -323,7 +335,6 @@ class ExactLoss(_FunctionLoss):
     noise: NoiseName
     topk: int
     log: bool
-    impl: Implementation
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ import torch
 from studies import ROWS, WAIT, children, content, execute, failed_rows, plan
 
 from expacc.study import engine, interrupt, shared
-from expacc.study.engine import run_items
+from expacc.study.engine import run_items, workers_for
 from expacc.study.items import WorkItem, load_executor, run_item
 from expacc.study.store import Store
 
@@ -367,3 +367,10 @@ def test_a_reply_tells_what_its_process_waited():
     reply = run_item(function, item, {})
     assert 0.05 <= reply.waited < 5
     assert reply.versions["numpy"] == np.__version__
+
+
+def test_a_gpu_gets_one_worker_unless_asked():
+    assert workers_for("cuda", None) == 1
+    assert workers_for("cuda:1", 3) == 3
+    assert workers_for("cpu", None) is None
+    assert workers_for("cpu", 0) == 0

@@ -115,6 +115,7 @@ FLOW = [
     {"expacc.study.record", "expacc.study.protocol", "expacc.study.plain_text"},
     {"expacc.study.loss_names"},
     {"expacc.study.palette", "expacc.study.suspects", "expacc.study.methods"},
+    {"expacc.study.sheet"},
     {"expacc.study.leaderboard_table", "expacc.study.figures"},
     {"expacc.study.leaderboard"},
     {
@@ -206,7 +207,6 @@ FLOW = [
         "expacc.recipes.registry",
         "expacc.recipes.account",
         "expacc.recipes.machine",
-        "expacc.recipes.sheet",
     },
     {"expacc.recipes.page_text", "expacc.recipes.runner"},
     {"expacc.recipes.page_html", "expacc.recipes.page_markdown"},

@@ -13,7 +13,6 @@ pytest.importorskip("scipy")
 
 from expacc import orthant_prob
 from expacc.functional import exact_error
-from expacc.ops.sampling import genz_orthant_prob
 from expacc.optim import GradientNormalizer
 from expacc.recipes import cost_work, integral_work, mixing_gradients_work, toy_work
 from expacc.recipes.cost_charts import bytes_text, seconds_text
@@ -285,16 +284,6 @@ def test_the_truth_agrees_with_the_library(name):
     small = 1e-12 * gradient.max().item()
     assert list(found.gradient) == pytest.approx(gradient.tolist(), rel=1e-11, abs=small)
     assert found.doubt < 1e-12
-
-
-def test_the_sorted_sampler_is_the_library_s():
-    margins = torch.tensor(CASES["paper"].margins, dtype=torch.float64).expand(50, -1)
-    leaf = margins.clone().requires_grad_()
-    value = genz_orthant_prob(leaf, samples=4, generator=torch.Generator().manual_seed(3))
-    (gradient,) = torch.autograd.grad(value.sum(), leaf)
-    found = integral_work._sorted_genz(margins, 4, torch.Generator().manual_seed(3))
-    torch.testing.assert_close(found[0], value.detach())
-    torch.testing.assert_close(found[1], gradient)
 
 
 @pytest.mark.parametrize("method", integral_work._SAMPLERS)

@@ -123,6 +123,19 @@ def test_the_clip_is_wrong_far_behind_and_none_is_not():
     assert deviations(gradients, gradient).max() < 4
 
 
+def test_unsorted_rivals_come_one_after_the_other():
+    ascending = (-0.5, 0.1, 1.2)
+    values, gradients = estimates(genz_orthant_prob, ascending, 8, sort=False)
+    sorted_values, sorted_gradients = estimates(genz_orthant_prob, ascending, 8)
+    assert values.equal(sorted_values)
+    assert gradients.equal(sorted_gradients)
+    values, gradients = estimates(genz_orthant_prob, ascending[::-1], 8, sort=False)
+    assert not values.equal(sorted_values)
+    value, gradient = with_gradient(expacc.orthant_prob, ascending[::-1])
+    assert deviations(values, value) < 5
+    assert (deviations(gradients, gradient) < 5).all()
+
+
 @pytest.mark.parametrize("clip", [5.0, None])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_margins_stay_finite(clip, dtype):

@@ -82,6 +82,7 @@ def compare(
 ) -> None:
     """Run the study, or what is left of it, and print its answer."""
     from expacc.study.compare import plan_study, run_study
+    from expacc.study.engine import workers_for
 
     tables = read_all(data, reading, screen)
     describe(tables, screen)
@@ -99,7 +100,7 @@ def compare(
             out,
             command=shlex.join(where.command),
             engine=where.engine,  # type: ignore[arg-type] # checked there
-            workers=where.workers,
+            workers=workers_for(where.device, where.workers),
             address=where.address,
             progress=screen.progress,
             resume=not where.fresh,

@@ -82,7 +82,7 @@ def exact_error(
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
         impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); today 'auto' is 'reference'.
+            and integer labels); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double

@@ -55,7 +55,7 @@ def reduce_mixture(
     reduction: Reduction,
     label_smoothing: float,
     weights: tuple[float, float],
-    impl: Implementation = "auto",
+    impl: Implementation,
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
     if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0:
@@ -86,6 +86,7 @@ def expected_error(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
+    impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute the error rate expected when labels are drawn from the softmax.
 
@@ -108,6 +109,8 @@ def expected_error(
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
+            and integer labels); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -128,7 +131,7 @@ def expected_error(
         Cross Entropy and the Expectation Loss Terms", Eq. 9 and 10.
     """
     return reduce_mixture(
-        logits, target, weight, ignore_index, reduction, label_smoothing, (0.0, 1.0)
+        logits, target, weight, ignore_index, reduction, label_smoothing, (0.0, 1.0), impl
     )
 
 
@@ -141,6 +144,7 @@ def leaky_expected_error(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     leak: float = 0.1,
+    impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute the expected error plus a small leak of cross entropy.
 
@@ -162,6 +166,8 @@ def leaky_expected_error(
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         leak: weight >= 0 of the cross entropy; 0 gives ``expected_error``.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
+            and integer labels); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -181,7 +187,7 @@ def leaky_expected_error(
     """
     check_number("leak", leak, low=0)
     return reduce_mixture(
-        logits, target, weight, ignore_index, reduction, label_smoothing, (leak, 1.0)
+        logits, target, weight, ignore_index, reduction, label_smoothing, (leak, 1.0), impl
     )
 
 
@@ -202,6 +208,7 @@ def mixed_expected_error(
     focus: float = 0.0,
     ce_weight: float | None = None,
     error_weight: float | None = None,
+    impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute a mixture of cross entropy and expected error.
 
@@ -229,6 +236,8 @@ def mixed_expected_error(
             ``error_weight`` is given.
         error_weight: weight >= 0 of the expected error, in place of ``focus``; 1 when only
             ``ce_weight`` is given. (1, 0) is ``F.cross_entropy``.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
+            and integer labels); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -252,7 +261,9 @@ def mixed_expected_error(
         Eq. 12 to 14.
     """
     weights = mixture_weights(focus, ce_weight, error_weight)
-    return reduce_mixture(logits, target, weight, ignore_index, reduction, label_smoothing, weights)
+    return reduce_mixture(
+        logits, target, weight, ignore_index, reduction, label_smoothing, weights, impl
+    )
 
 
 def mixture_weights(

@@ -127,8 +127,21 @@ def _result_dtype(logits: Tensor) -> torch.dtype:
 
 def _kind(
     logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str
-) -> tuple[Any, ...]:
-    """Everything about a batch on a GPU that a plan depends on, or that forbids one."""
+) -> tuple[Any, ...] | None:
+    """Everything about a batch on a GPU that a plan depends on, or that forbids one.
+
+    None if there can be no plan. This is asked in every call: it is a few questions, each answered
+    in a tenth of a microsecond.
+    """
+    if not (
+        type(logits) in _ORDINARY
+        and logits.is_cuda
+        and type(target) in _ORDINARY
+        and type(ignore_index) is int
+        and type(reduction) is str
+        and is_plain_eager()
+    ):
+        return None
     place = logits.data_ptr() | target.data_ptr()
     weight_kind = None
     if weight is not None:
@@ -138,7 +151,7 @@ def _kind(
     dtype = logits.dtype
     return (
         dtype,
-        dtype != torch.float32 and torch.is_autocast_enabled("cuda"),
+        dtype is not torch.float32 and torch.is_autocast_enabled("cuda"),
         logits.shape,
         logits.stride(),
         logits.device,
@@ -186,18 +199,6 @@ def _tried(plan: Any, *arguments: Any) -> Any:
     return plan
 
 
-def _may_be_fused(logits: Tensor, target: Tensor, ignore_index: int, reduction: str) -> bool:
-    """The few questions that must come before ``_kind`` can be asked."""
-    return (
-        type(logits) in _ORDINARY
-        and logits.is_cuda
-        and type(target) in _ORDINARY
-        and type(ignore_index) is int
-        and type(reduction) is str
-        and is_plain_eager()
-    )
-
-
 # ---------------------------------------------------------------------------- the softmax family
 
 
@@ -207,24 +208,24 @@ class _Mixture(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
         values: Tensor
-        values, ctx.scratch = plan.forward(logits, target, rest[0], rest[3])
+        values, scratch = plan.forward(logits, target, rest[0], rest[3])
         ctx.save_for_backward(logits, target)
-        ctx.plan, ctx.rest = plan, rest
+        ctx.call = plan, rest, scratch
         return values
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, target = ctx.saved_tensors
+        plan, rest, scratch = ctx.call
         upstream = grad_outputs[0]
         if torch.is_grad_enabled():  # create_graph
-            weight, ignore_index, reduction, weights, formula_of = ctx.rest
+            weight, ignore_index, reduction, weights, formula_of = rest
             formula = formula_of(*weights)
             plan, index = _plan(logits, target, weight, ignore_index, reduction, formula)
             if reduction == "none":
                 upstream = upstream.unsqueeze(CLASS_AXIS)
             return _differentiable_gradient(logits, index, plan, upstream), None, None, None
-        grad = ctx.plan.backward(logits, target, ctx.rest[0], upstream, ctx.scratch)
-        return grad, None, None, None
+        return plan.backward(logits, target, rest[0], upstream, scratch), None, None, None
 
 
 def _plan(
@@ -268,9 +269,11 @@ def fused_mixture(
 
     ``formula_of`` makes the same mixture's formula, for those who differentiate twice.
     """
-    if impl == "reference" or not _may_be_fused(logits, target, ignore_index, reduction):
+    if impl == "reference":
         return None
     kind = _kind(logits, target, weight, ignore_index, reduction)
+    if kind is None:
+        return None
     plan = _PLANS.get((impl, kind), _MISSING)
     if plan is _MISSING:
         batch = (logits, target, weight, ignore_index, reduction)
@@ -300,9 +303,9 @@ class _Exact(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
         values: Tensor
-        values, ctx.saved = plan.forward(logits, target, *rest)
+        values, saved = plan.forward(logits, target, *rest)
         ctx.save_for_backward(logits, target)
-        ctx.plan, ctx.rest = plan, rest
+        ctx.call = plan, rest, saved
         return values
 
     @staticmethod
@@ -312,10 +315,11 @@ class _Exact(torch.autograd.Function):
         logits, target = ctx.saved_tensors
         # The saved gradient is overwritten and given away, so that there is only one of its size;
         # a second backward through the same graph computes it again.
-        saved, ctx.saved = ctx.saved, None
+        plan, rest, saved = ctx.call
+        ctx.call = plan, rest, None
         if saved is None:
-            saved = ctx.plan.forward(logits, target, *ctx.rest)[1]
-        grad = ctx.plan.backward(logits, target, *ctx.rest, saved, grad_outputs[0])
+            saved = plan.forward(logits, target, *rest)[1]
+        grad = plan.backward(logits, target, *rest, saved, grad_outputs[0])
         return grad, None, None, None
 
 
@@ -338,16 +342,18 @@ def fused_exact(
 
     Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
     """
-    if impl == "reference" or not _may_be_fused(logits, target, ignore_index, reduction):
+    if impl == "reference":
         return None
-    kind: tuple[Any, ...] = _kind(logits, target, weight, ignore_index, reduction)
+    batch_kind = _kind(logits, target, weight, ignore_index, reduction)
+    if batch_kind is None:
+        return None
     gradient = logits.requires_grad and torch.is_grad_enabled()
     sigma_kind = None
     if isinstance(sigma, Tensor):
         sigma = sigma if sigma.dtype == torch.float32 else sigma.to(torch.float32)
         where = sigma.device, sigma.data_ptr() & 15
         sigma_kind = type(sigma), sigma.shape, sigma.stride(), sigma.requires_grad, *where
-    kind = (impl, kind, gradient, sigma_kind, margin is None, standardize, log)
+    kind = (impl, batch_kind, gradient, sigma_kind, margin is None, standardize, log)
     plan = _PLANS.get(kind, _MISSING)
     if plan is _MISSING:
         batch = (logits, target, weight, ignore_index, reduction)

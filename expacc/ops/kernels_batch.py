@@ -12,7 +12,7 @@ from torch import Tensor
 
 from expacc.ops.kernels_exact import margins_kernel, rows_backward_kernel, rows_kernel
 from expacc.ops.kernels_folded import fold_table
-from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two
+from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two, stream_of
 from expacc.ops.kernels_long import LONG_STATS
 from expacc.ops.kernels_many import many_backward_kernel, many_margins_kernel, many_rows_kernel
 from expacc.ops.kernels_moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
@@ -138,11 +138,15 @@ class ExactPlan:
         self.numbers = like(size, torch.float64, device)
         self.values = like(None if kind else count, dtype, device)
         self.dots = None if kind else like(count, torch.float64, device)
-        self.rows = None
-        if gradient:  # in float32: upstream is yet to scale it, and standardising to add to it
-            width = classes if self.few else LONG_STATS
-            self.rows = like(count * width, torch.float32, device)
+        # In float32: upstream is yet to scale them, and standardising to add to them.
+        self.rows = self.nothing
+        if gradient:
+            self.rows = like(count * (classes if self.few else LONG_STATS), torch.float32, device)
+        # Then backward need only change them in place.
+        self.are_gradient = gradient and self.few and logits.dtype == torch.float32
+        self.dense = logits.stride() == (classes, 1)
         self.table = () if self.few else (fold_table(device),)
+        self.table_place = tuple(table.data_ptr() for table in self.table)
         ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
         ints = (*ints, int(log), kind, int(gradient))
         on_gpu = logits.is_cuda
@@ -185,19 +189,41 @@ class ExactPlan:
     ) -> tuple[Tensor, Saved]:
         """The loss of a batch and what backward needs; the margin may be inf."""
         numbers = torch.empty_like(self.numbers)
+        stream = stream_of(self.device.index)
         if self.standardize:
-            self.moments_launch((logits, target, numbers))
+            fire = self.moments_launch.fire
+            if fire is None:
+                self.moments_launch((logits, target, numbers))
+            else:
+                fire(stream, logits.data_ptr(), target.data_ptr(), numbers.data_ptr())
         values = torch.empty_like(self.values)
         dots = numbers if self.dots is None else torch.empty_like(self.dots)
-        rows = self.nothing if self.rows is None else torch.empty_like(self.rows)
-        counter = counter_of(self.device) if self.at_once else numbers
+        rows = self._new_rows(logits)
+        counter = counter_of(self.device, stream) if self.at_once else numbers
         sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
         if weight is None:
             weight = self.nothing
-        self.rows_launch(
-            (logits, target, weight, sigmas, values, dots, rows, numbers, counter, *self.table),
-            (number, margin),
-        )
+        launch = self.rows_launch
+        fire = launch.fire
+        if fire is None:
+            tensors = (logits, target, weight, sigmas, values, dots, rows, numbers, counter)
+            launch((*tensors, *self.table), (number, margin))
+        else:
+            fire(
+                stream,
+                logits.data_ptr(),
+                target.data_ptr(),
+                weight.data_ptr(),
+                sigmas.data_ptr(),
+                values.data_ptr(),
+                dots.data_ptr(),
+                rows.data_ptr(),
+                numbers.data_ptr(),
+                counter.data_ptr(),
+                *self.table_place,
+                number,
+                margin,
+            )
         if self.finish_launch is not None:
             self.finish_launch((numbers, values))
         return values, Saved(rows, numbers, dots)
@@ -214,27 +240,66 @@ class ExactPlan:
     ) -> Tensor:
         """The gradient by the logits. Overwrites ``saved.rows`` and returns it, where it can."""
         rows, numbers, dots = saved
-        shape = (self.count, self.classes)
-        if self.few and logits.dtype == torch.float32:
-            out = rows.view(shape)
+        if self.are_gradient:
+            out = rows
+        elif self.dense:
+            out = torch.empty_like(logits)
         else:
-            out = torch.empty(shape, dtype=logits.dtype, device=logits.device)
-        stride = upstream.stride(0) if upstream.ndim else 0
-        key = (upstream.dtype, stride, (upstream.data_ptr() | out.data_ptr()) & 15)
+            out = self._new(logits)
+        key = (upstream.dtype, upstream.stride())
         launches = self.backward_launches.get(key)
         if launches is None:
+            stride = upstream.stride(0) if upstream.ndim else 0
             launches = self.backward_launches[key] = self._make_backward(stride, logits.is_cuda)
         dot_launch, launch = launches
         if dot_launch is not None:
             dot_launch((dots, upstream, numbers))
         if weight is None:
             weight = self.nothing
+        fire = launch.fire
         if self.few:
-            launch((logits, target, weight, upstream, rows, out, numbers))
+            if fire is None:
+                launch((logits, target, weight, upstream, rows, out, numbers))
+            else:
+                fire(
+                    stream_of(self.device.index),
+                    logits.data_ptr(),
+                    target.data_ptr(),
+                    weight.data_ptr(),
+                    upstream.data_ptr(),
+                    rows.data_ptr(),
+                    out.data_ptr(),
+                    numbers.data_ptr(),
+                )
+            return out
+        sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
+        if fire is None:
+            tensors = (logits, target, weight, sigmas, upstream, rows, out, numbers)
+            launch(tensors, (number, margin))
         else:
-            sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
-            launch((logits, target, weight, sigmas, upstream, rows, out, numbers), (number, margin))
+            fire(
+                stream_of(self.device.index),
+                logits.data_ptr(),
+                target.data_ptr(),
+                weight.data_ptr(),
+                sigmas.data_ptr(),
+                upstream.data_ptr(),
+                rows.data_ptr(),
+                out.data_ptr(),
+                numbers.data_ptr(),
+                number,
+                margin,
+            )
         return out
+
+    def _new(self, logits: Tensor) -> Tensor:
+        """Of the logits' shape and dtype, contiguous."""
+        return torch.empty((self.count, self.classes), dtype=logits.dtype, device=logits.device)
+
+    def _new_rows(self, logits: Tensor) -> Tensor:
+        if not self.are_gradient:
+            return self.nothing if self.rows is self.nothing else torch.empty_like(self.rows)
+        return torch.empty_like(logits) if self.dense else self._new(logits)
 
     def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:
         strides, sigma_stride, ignore_index, has = self.backward_ints

@@ -156,7 +156,10 @@ def rows_kernel(
             tl.store(counter, 0)
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index", "has_weight", "standardize", "reduction"])
+@triton.jit(
+    do_not_specialize=["count", "ignore_index", "has_weight", "standardize", "reduction"],
+    do_not_specialize_on_alignment=["upstream"],
+)
 def rows_backward_kernel(
     logits,
     target,

@@ -1,21 +1,21 @@
-"""Launching a Triton kernel in a few microseconds.
+"""Launching a Triton kernel in a microsecond or two beside the driver's own.
 
 Triton looks at every argument of every launch to choose among compiled variants, and its launcher
 takes them one by one: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for
-each kind of batch, with everything but the tensors in place; after a first launch by Triton it asks
-CUDA's driver directly.
+each kind of batch, with everything but addresses in place; after a first launch by Triton,
+``Launch.fire`` asks CUDA's driver directly.
 """
 
 import ctypes
-import threading
-from collections.abc import Mapping
+import struct
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-__all__ = ["Launch", "counter_of", "like", "power_of_two"]
+__all__ = ["Launch", "counter_of", "like", "power_of_two", "stream_of"]
 
 # How a compiled kernel takes its arguments is not public: the short way is for versions where it
 # was tried.
@@ -23,23 +23,20 @@ _KNOWS_TRITON = triton.__version__.startswith("3.6.")
 _NO_CONTEXT = 201  # of the driver, in this thread
 _LARGEST_LIKE = 2**16  # elements
 
-_CELLS: dict[str, Any] = {
-    "i32": ctypes.c_int32,
-    "i64": ctypes.c_int64,
-    "fp32": ctypes.c_float,
-    "fp64": ctypes.c_double,
-}
+_FORMATS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+# CUlaunchConfig: grid, block, shared memory; then stream, attributes (none) and their number. The
+# arguments follow it in the same buffer, so that one call writes all that changes.
+_CONFIG = struct.Struct("@7I4x")
+_STREAM = "Q16x"
 _COUNTERS: dict[tuple[int, int], Tensor] = {}
 
 
 def _driver_launch() -> Any:
-    """CUDA's cuLaunchKernel, or None where its library has another name."""
+    """CUDA's cuLaunchKernelEx, or None where its library has another name, or is too old."""
     try:
-        found = ctypes.PyDLL("libcuda.so.1").cuLaunchKernel
+        return ctypes.PyDLL("libcuda.so.1").cuLaunchKernelEx
     except (OSError, AttributeError):
         return None
-    found.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
-    return found
 
 
 _DRIVER_LAUNCH: Any = _driver_launch() if _KNOWS_TRITON else None
@@ -47,6 +44,9 @@ _DRIVER_LAUNCH: Any = _driver_launch() if _KNOWS_TRITON else None
 
 class Launch:
     """A kernel of tensors, floats, ints and constants, in this order, for one kind of batch.
+
+    ``fire(stream, *addresses, *floats)`` is the short way, None before the first launch and where
+    there is none.
 
     Args:
         kernel: a Triton function.
@@ -57,17 +57,7 @@ class Launch:
         options: ``num_warps`` and the like.
     """
 
-    __slots__ = (
-        "_address",
-        "_cells",
-        "_driver",
-        "_floats",
-        "_lock",
-        "_params",
-        "device",
-        "programs",
-        "triton",
-    )
+    __slots__ = ("device", "fire", "programs", "triton")
 
     def __init__(
         self,
@@ -81,66 +71,93 @@ class Launch:
         self.triton = (kernel, ints, constants, options)
         self.programs = programs
         self.device = device.index
-        self._driver: tuple[int, ...] | None = None
-        self._lock = threading.Lock()  # of the cells
+        self.fire: Callable[..., None] | None = None
 
     def __call__(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...] = ()) -> None:
         """Launch on the current stream of the device."""
-        device = self.device
-        if device is None:  # the CPU, where Triton's interpreter is
-            self._by_triton(tensors, floats)
+        kernel, ints, constants, options = self.triton
+        if self.device is None:  # the CPU, where Triton's interpreter is
+            kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
             return
-        if device != torch._C._cuda_getDevice():
-            with torch.cuda.device(device):
-                self(tensors, floats)
+        if self.fire is not None:
+            self.fire(stream_of(self.device), *[each.data_ptr() for each in tensors], *floats)
             return
-        if self._driver is None:
-            compiled = self._by_triton(tensors, floats)
-            if _DRIVER_LAUNCH is not None:
-                self._prepare(compiled, len(tensors), len(floats))
-            return
-        stream = torch._C._cuda_getCurrentRawStream(device)
-        with self._lock:
-            for cell, tensor in zip(self._cells, tensors, strict=False):
-                cell.value = tensor.data_ptr()
-            for cell, number in zip(self._floats, floats, strict=True):
-                cell.value = number
-            params = self._address
-            code = _DRIVER_LAUNCH(*self._driver, stream, params, None)
-            if code == _NO_CONTEXT:
-                torch.cuda.set_device(device)
-                code = _DRIVER_LAUNCH(*self._driver, stream, params, None)
+        with torch.cuda.device(self.device):
+            compiled = kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
+        if _DRIVER_LAUNCH is not None:
+            self.fire = _short_way(compiled, self, len(tensors), len(floats))
+
+
+def _short_way(
+    compiled: Any, launch: Launch, tensors: int, floats: int
+) -> Callable[..., None] | None:
+    """A function that writes addresses and floats into a buffer and calls the driver."""
+    run, metadata = compiled.run, compiled.metadata
+    if run.global_scratch_size or run.profile_scratch_size or metadata.num_ctas != 1:
+        return None  # our kernels need none of these; Triton would know what to do
+    ints = launch.triton[1]
+    changing = tensors + floats
+    kinds = list(compiled.src.signature.values())[: changing + len(ints)]
+    if "constexpr" in kinds[:changing]:
+        return None
+    if not all(kind[0] == "*" or kind == "constexpr" or kind in _FORMATS for kind in kinds):
+        return None
+    used = [
+        (_FORMATS.get(kind, "Q"), value)
+        for kind, value in zip(kinds, [0] * changing + list(ints), strict=True)
+        if kind != "constexpr"
+    ]
+    used += [("Q", 0), ("Q", 0)]  # scratch of Triton's
+    formats = "@" + _STREAM + "".join(letter for letter, _ in used[:changing])
+    everything = "@" + _STREAM + "".join(letter for letter, _ in used)
+    first = _CONFIG.size
+    size = first + struct.calcsize(everything)
+    places = [
+        first + struct.calcsize("@" + _STREAM + "".join(letter for letter, _ in used[: n + 1]))
+        - struct.calcsize("@" + used[n][0])
+        for n in range(len(used))
+    ]  # fmt: skip
+    grid = (launch.programs, 1, 1, 32 * metadata.num_warps, 1, 1, metadata.shared)
+    pack = struct.Struct(formats).pack_into
+    driver, function, nothing = _DRIVER_LAUNCH, ctypes.c_void_p(compiled.function), None
+    device = launch.device
+
+    def make_cells() -> tuple[Any, ...]:
+        buffer = ctypes.create_string_buffer(size)
+        _CONFIG.pack_into(buffer, 0, *grid)
+        struct.pack_into(everything, buffer, first, 0, *[value for _, value in used])
+        start = ctypes.addressof(buffer)
+        params = (ctypes.c_void_p * len(places))(*[start + place for place in places])
+        return buffer, ctypes.c_void_p(start), params
+
+    spare = [make_cells()]  # two threads never write into the same
+
+    def fire(stream: int, *changing: float) -> None:
+        try:
+            cells = spare.pop()
+        except IndexError:
+            cells = make_cells()
+        buffer, config, params = cells
+        pack(buffer, first, stream, *changing)
+        code = driver(config, function, params, nothing)
+        if code == _NO_CONTEXT:
+            torch.cuda.set_device(device)
+            code = driver(config, function, params, nothing)
+        spare.append(cells)
         if code != 0:
             raise RuntimeError(f"CUDA refused to launch a kernel of expacc; got error {code}.")
 
-    def _by_triton(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...]) -> Any:
-        kernel, ints, constants, options = self.triton
-        return kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
+    if torch.cuda.device_count() == 1:
+        return fire
 
-    def _prepare(self, compiled: Any, tensors: int, floats: int) -> None:
-        """Make a cell for every argument; those of tensors and floats are set at every launch."""
-        run, metadata = compiled.run, compiled.metadata
-        if run.global_scratch_size or run.profile_scratch_size or metadata.num_ctas != 1:
-            return  # our kernels need none of these; Triton would know what to do
-        _, ints, _, _ = self.triton
-        changing = tensors + floats
-        values = [None] * changing + list(ints)
-        kinds = list(compiled.src.signature.values())[: len(values)]
-        known = all(kind[0] == "*" or kind == "constexpr" or kind in _CELLS for kind in kinds)
-        if not known or "constexpr" in kinds[:changing]:
-            return
-        cells = [
-            ctypes.c_uint64() if kind[0] == "*" else _CELLS[kind](value or 0)
-            for kind, value in zip(kinds, values, strict=True)
-            if kind != "constexpr"
-        ]
-        cells += [ctypes.c_uint64(0), ctypes.c_uint64(0)]  # scratch of Triton's
-        self._cells = cells
-        self._floats = cells[tensors:changing]
-        self._params = (ctypes.c_void_p * len(cells))(*map(ctypes.addressof, cells))
-        self._address = ctypes.addressof(self._params)
-        threads = 32 * metadata.num_warps
-        self._driver = (compiled.function, self.programs, 1, 1, threads, 1, 1, metadata.shared)
+    def fire_there(stream: int, *changing: float) -> None:
+        if torch._C._cuda_getDevice() == device:
+            fire(stream, *changing)
+        else:
+            with torch.cuda.device(device):
+                fire(stream, *changing)
+
+    return fire_there
 
 
 def power_of_two(number: int) -> int:
@@ -155,7 +172,12 @@ def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty((), dtype=dtype, device=device).expand(size)  # takes no memory
 
 
-def counter_of(device: torch.device) -> Tensor:
+def stream_of(device: int | None) -> int:
+    """The current stream of a device, as the driver knows it; 0 for the CPU."""
+    return 0 if device is None else torch._C._cuda_getCurrentRawStream(device)
+
+
+def counter_of(device: torch.device, stream: int) -> Tensor:
     """A zero for the programs of one launch to count themselves; the last one makes it 0 again.
 
     One per stream, whose launches follow each other. A graph being captured gets its own, since it
@@ -164,8 +186,7 @@ def counter_of(device: torch.device) -> Tensor:
     index = device.index
     if index is None or torch._C._cuda_isCurrentStreamCapturing():
         return torch.zeros(1, dtype=torch.int32, device=device)
-    place = index, torch._C._cuda_getCurrentRawStream(index)
-    found = _COUNTERS.get(place)
+    found = _COUNTERS.get((index, stream))
     if found is None:
-        found = _COUNTERS[place] = torch.zeros(1, dtype=torch.int32, device=device)
+        found = _COUNTERS[index, stream] = torch.zeros(1, dtype=torch.int32, device=device)
     return found

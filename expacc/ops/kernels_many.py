@@ -153,7 +153,8 @@ def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
         "has_sigmas",
         "standardize",
         "reduction",
-    ]
+    ],
+    do_not_specialize_on_alignment=["upstream"],
 )
 def many_backward_kernel(
     logits,

@@ -157,7 +157,7 @@ def finish_kernel(numbers, out, skip, parts, mean, through_too, BLOCK: tl.conste
     finish(numbers, numbers + 8 + skip, parts, out, mean, through_too, BLOCK)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["upstream"])
 def dot_kernel(dots, upstream, numbers, count, upstream_stride, BLOCK: tl.constexpr):
     """The slope through the deviation, Σ upstream · dots, for a loss that was not reduced."""
     place = tl.arange(0, BLOCK)

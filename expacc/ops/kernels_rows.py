@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two
+from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two, stream_of
 from expacc.ops.kernels_moments import finish_kernel
 from expacc.ops.kernels_softmax import backward_kernel, forward_kernel
 
@@ -104,10 +104,24 @@ class RowsPlan:
         """
         scratch = torch.empty_like(self.scratch)
         values = torch.empty_like(self.values)
-        counter = counter_of(self.device) if self.at_once else scratch
+        stream = stream_of(self.device.index)
+        counter = counter_of(self.device, stream) if self.at_once else scratch
         if weight is None:
             weight = self.nothing
-        self.forward_launch((logits, target, weight, values, scratch, counter), weights)
+        fire = self.forward_launch.fire
+        if fire is None:
+            self.forward_launch((logits, target, weight, values, scratch, counter), weights)
+        else:
+            fire(
+                stream,
+                logits.data_ptr(),
+                target.data_ptr(),
+                weight.data_ptr(),
+                values.data_ptr(),
+                scratch.data_ptr(),
+                counter.data_ptr(),
+                *weights,
+            )
         if self.finish_launch is not None:
             self.finish_launch((scratch, values))
         return values, scratch
@@ -125,19 +139,33 @@ class RowsPlan:
 
         Written to ``grad``, (N, C) and contiguous, if given.
         """
-        if grad is None:
-            if self.dense:
-                grad = torch.empty_like(logits)
-            else:
-                grad = torch.empty(self.shape, dtype=logits.dtype, device=logits.device)
-        stride = upstream.stride(0) if upstream.ndim else 0
-        key = (upstream.dtype, stride, (upstream.data_ptr() | grad.data_ptr()) & 15)
+        place = 0
+        if grad is not None:
+            place = grad.data_ptr() & 15
+        elif self.dense:
+            grad = torch.empty_like(logits)
+        else:
+            grad = torch.empty(self.shape, dtype=logits.dtype, device=logits.device)
+        key = (upstream.dtype, upstream.stride(), place)
         launch = self.backward_launches.get(key)
         if launch is None:
+            stride = upstream.stride(0) if upstream.ndim else 0
             launch = self.backward_launches[key] = self._make_backward(stride)
         if weight is None:
             weight = self.nothing
-        launch((logits, target, weight, upstream, grad, scratch))
+        fire = launch.fire
+        if fire is None:
+            launch((logits, target, weight, upstream, grad, scratch))
+        else:
+            fire(
+                stream_of(self.device.index),
+                logits.data_ptr(),
+                target.data_ptr(),
+                weight.data_ptr(),
+                upstream.data_ptr(),
+                grad.data_ptr(),
+                scratch.data_ptr(),
+            )
         return grad
 
     def _make_backward(self, upstream_stride: int) -> Launch:

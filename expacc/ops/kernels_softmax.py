@@ -170,7 +170,10 @@ def forward_kernel(
                 tl.store(counter, 0)
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index", "segments", "has_weight", "mean"])
+@triton.jit(
+    do_not_specialize=["count", "ignore_index", "segments", "has_weight", "mean"],
+    do_not_specialize_on_alignment=["upstream"],
+)
 def backward_kernel(
     logits,
     target,

@@ -172,4 +172,5 @@ def orthant_chance(margins: Tensor, nodes: int, *, error: bool, dtype: torch.dty
     """
     if is_plain_eager():
         return _eager_chance(margins, nodes, error, dtype)
-    return orthant_logs(margins, nodes)[error].exp().to(dtype)
+    log_p, log_q = orthant_logs(margins, nodes)  # an index that is a bool would not compile
+    return (log_q if error else log_p).exp().to(dtype)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from expacc.recipes.account import Result
+from expacc.recipes.page_html import render_sheet
 from expacc.recipes.page_markdown import escape, page_markdown, table
 from expacc.recipes.page_text import VERDICTS
 from expacc.recipes.recipe import Recipe
-from expacc.recipes.sheet import render
 from expacc.recipes.summary import PAGE, Summary, read_summary, summary
 from expacc.study.plain_text import duration
 from expacc.study.report_files import write_whole
@@ -105,7 +105,7 @@ def book_html(entries: Sequence[Mapping[str, Any]], *, quick: bool = False) -> s
         for place, paper in enumerate(papers, 1)
     ]
     started = sorted(one.started for one in done if one.started)
-    return render(
+    return render_sheet(
         "book.html",
         {
             "title": "The papers, done again",

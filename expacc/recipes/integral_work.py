@@ -1,5 +1,6 @@
 """Estimate an orthant integral and its gradient many times, and hold both against the truth."""
 
+import functools
 import math
 import zlib
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from expacc.ops.sampling import _genz, log_derivative_orthant_prob  # _genz: rivals as they come
+from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
 from expacc.recipes.integral_cases import CASES, Case, truth
 from expacc.study.items import Shared, WorkItem
@@ -70,34 +71,33 @@ def _ours(item: WorkItem, case: Case, method: str, nodes: int) -> Row:
 # ---------------------------------------------------------------------------------- samplers
 
 
-def _sorted_genz(
-    margins: Tensor, samples: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """As released: rivals by ascending margin. P (rows,), gradient (rows, rivals)."""
-    order = margins[0].argsort()
-    value, gradient = _given_genz(margins[:, order], samples, generator)
-    return value, gradient[:, order.argsort()]
-
-
-def _given_genz(margins: Tensor, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rivals one after the other as they come."""
-    columns = margins.t().contiguous()
-    estimates = _genz(columns, samples, generator, CLIP, with_gradient=True)
-    return estimates[0], estimates[1:].t()
-
-
-def _counted(margins: Tensor, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Monte Carlo, and the log-derivative trick for the gradient."""
+def _with_gradient(estimate: Callable[[Tensor], Tensor], margins: Tensor) -> tuple[Tensor, Tensor]:
     leaf = margins.clone().requires_grad_()
-    value = log_derivative_orthant_prob(leaf, samples=samples, generator=generator)
+    value = estimate(leaf)
     (gradient,) = torch.autograd.grad(value.sum(), leaf)
     return value.detach(), gradient
 
 
+def _genz(
+    margins: Tensor, samples: int, generator: torch.Generator, *, sort: bool
+) -> tuple[Tensor, Tensor]:
+    """As released, rivals by ascending margin; or one after the other as they come."""
+    estimate = functools.partial(
+        genz_orthant_prob, samples=samples, generator=generator, clip=CLIP, sort=sort
+    )
+    return _with_gradient(estimate, margins)
+
+
+def _counted(margins: Tensor, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Monte Carlo, and the log-derivative trick for the gradient."""
+    estimate = functools.partial(log_derivative_orthant_prob, samples=samples, generator=generator)
+    return _with_gradient(estimate, margins)
+
+
 _SAMPLERS: dict[str, Estimate] = {
     "log_derivative": _counted,
-    "genz_given": _given_genz,
-    "genz": _sorted_genz,
+    "genz_given": functools.partial(_genz, sort=False),
+    "genz": functools.partial(_genz, sort=True),
 }
 
 

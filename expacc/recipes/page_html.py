@@ -1,17 +1,21 @@
 """A recipe's result → one HTML file that needs nothing else."""
 
+import functools
 import re
 from typing import Any
 
 from expacc.recipes.account import Account, Result
 from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
-from expacc.recipes.sheet import render
 from expacc.study.plain_text import duration
+from expacc.study.sheet import render
 
-__all__ = ["badge", "page_html"]
+__all__ = ["badge", "page_html", "render_sheet"]
 
 MOST_FAILURES = 30
+render_sheet = functools.partial(
+    render, package="expacc.recipes", styles=("report.css", "page.css")
+)
 LONG = 150  # letters of an answer from which on it is set smaller
 
 
@@ -22,7 +26,7 @@ def page_html(result: Result) -> str:
     parts = [_part(place, section) for place, section in enumerate(page.sections, 1)]
     contents = [("answer", "The answer"), ("claim", "The claim")]
     contents += [(part["key"], part["title"]) for part in parts] + [("how", "How it was done")]
-    return render(
+    return render_sheet(
         "page.html",
         {
             "title": page.title,

@@ -14,7 +14,7 @@ import numpy as np
 from expacc.recipes.account import Account, Result, failures_of
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.recipe import Ask, Recipe, Work
-from expacc.study.engine import Engine, Outcome, run_items
+from expacc.study.engine import Engine, Outcome, run_items, workers_for
 from expacc.study.store import FILE, Store
 from expacc.study.store_refusals import another_study
 
@@ -102,7 +102,7 @@ def run_recipe(
                 failed_rows=work.failed_rows,
                 shared=work.shared,
                 engine=how.engine,
-                workers=_workers(recipe, how),
+                workers=_workers(recipe, ask, how),
                 address=how.address,
                 progress=how.progress,
             )
@@ -112,9 +112,11 @@ def run_recipe(
     return load_result(recipe, folder), outcome
 
 
-def _workers(recipe: Recipe, how: How) -> int | None:
+def _workers(recipe: Recipe, ask: Ask, how: How) -> int | None:
     """One at a time where time is measured; 0, this process, is one, too."""
-    return 1 if recipe.alone and how.workers != 0 else how.workers
+    if recipe.alone and how.workers != 0:
+        return 1
+    return workers_for(ask.device, how.workers)
 
 
 def _note(

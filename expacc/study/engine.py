@@ -16,7 +16,7 @@ from expacc.study.rows import Row
 from expacc.study.shared import check_shared
 from expacc.study.store import Store
 
-__all__ = ["ENGINES", "Engine", "Outcome", "cores", "run_items"]
+__all__ = ["ENGINES", "Engine", "Outcome", "cores", "run_items", "workers_for"]
 
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
@@ -49,6 +49,11 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def workers_for(device: str, workers: int | None) -> int | None:
+    """As asked; by default one for a GPU, which a second process would only make wait."""
+    return 1 if workers is None and device != "cpu" else workers
 
 
 def run_items(

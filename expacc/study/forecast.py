@@ -16,7 +16,7 @@ __all__ = ["expected_seconds", "items_done"]
 # Fitted by hand to CPU seconds of single items on one core, on tables of 150 to 1,800 rows, 4 to 61
 # features, 2 to 10 classes.
 START = 5.0  # seconds until workers are up
-PER_LOSS = 0.25  # seconds per item: steps cost something however few runs share them
+PER_LOSS = 0.4  # seconds per item: steps cost something however few runs share them
 PER_ROW = 1.2e-8  # seconds per run and row of a batch
 PER_PRODUCT = {"linear": 1.3e-9, "mlp": 5e-10}  # per run, row and weight; large products go faster
 

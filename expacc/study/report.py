@@ -1,18 +1,8 @@
-"""Rows, statistics and pictures → one HTML file that needs nothing else, and its tables as files.
+"""Rows, statistics and pictures → one HTML file that needs nothing else, and tables as files."""
 
-No script runs in it and none could: its Content-Security-Policy allows its own style sheet, by
-hash, and nothing more. Every string goes through the template's escaping; pictures are the only
-markup that does not, and they are made here.
-"""
-
-import base64
-import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from expacc.study.figures import Chart
 from expacc.study.figures_folds import difference_chart, fold_chart, noise_chart
@@ -23,7 +13,7 @@ from expacc.study.leaderboard import Leaderboard, leaderboard
 from expacc.study.leaderboard_table import Entry, TableBoard
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name
 from expacc.study.methods import methods_text, setting_text
-from expacc.study.palette import DARK, Look, looks
+from expacc.study.palette import Look, looks
 from expacc.study.plain_text import duration, percent, plain, points, share_text
 from expacc.study.record import StudyRecord
 from expacc.study.report_files import leaderboard_csv, leaderboard_json, suspects_csv, write_whole
@@ -36,6 +26,7 @@ from expacc.study.report_tables import (
     results_table,
     test_table,
 )
+from expacc.study.sheet import render
 from expacc.study.suspects import Suspects, suspects
 
 __all__ = ["report_html", "write_report"]
@@ -74,32 +65,7 @@ def write_report(record: StudyRecord, folder: str | Path) -> Path:
 
 def report_html(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> str:
     """The page as text: the same bytes for the same record."""
-    environment = Environment(
-        loader=PackageLoader("expacc.study", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: plain(value) if type(value) is str else value,
-        trim_blocks=True,
-    )
-    environment.filters["picture"] = Markup  # what this package drew, and nothing else
-    environment.filters["tight"] = lambda text: text.replace(" %", "\u00a0%")
-    css = _style_sheet(environment)
-    digest = base64.b64encode(hashlib.sha256(css.encode()).digest()).decode()
-    policy = (
-        f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; "
-        f"form-action 'none'"
-    )
-    template = environment.get_template("report.html")
-    return template.render(css=css, policy=policy, **_page(record, board, found))
-
-
-def _style_sheet(environment: Environment) -> str:
-    css = environment.get_template("report.css").render()
-    night = "".join(
-        f'.picture [fill="{day}"]{{fill:{dark}}}.picture [stroke="{day}"]{{stroke:{dark}}}\n'
-        for day, dark in DARK.items()
-    )
-    return f"{css}@media screen and (prefers-color-scheme: dark) {{\n{night}}}\n"
+    return render("report.html", _page(record, board, found))
 
 
 def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 __all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
 
 MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
-STEPS, BATCHES = 500, (64, 1024)
+STEPS, BATCHES = 1000, (64, 1024)
 
 Array = NDArray[np.float64]
 
@@ -115,7 +115,7 @@ class Bench:
         }
 
     def plan(self, rows: int, *, curves: bool) -> Plan:
-        """About 500 steps, of a sixteenth of the rows each."""
+        """About 1,000 steps, of a sixteenth of the rows each."""
         low, high = BATCHES
         batch = min(high, max(low, 2 ** round(np.log2(max(1, rows / 16)))))
         steps = -(-rows // min(batch, rows))
