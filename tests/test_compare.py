@@ -98,7 +98,7 @@ def test_every_loss_has_the_same_budget(rows):
         [[r.numbers[name] for r in rows if r.kind == "trial" and r.loss == loss] for loss in losses]
         for name in ("learning_rate", "weight_decay")
     )
-    assert decays[0] == decays[2] == [0.003, decays[1][1]]
+    assert decays[0] == decays[2] == [pytest.approx(1 / 75, rel=1e-3), decays[1][1]]
     assert rates[0] == rates[2]
     assert rates[1] == pytest.approx([rate / 20 for rate in rates[0]], rel=1e-3)  # EXACT's pace
     finals = [row for row in rows if row.kind == "final"]

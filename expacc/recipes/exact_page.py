@@ -197,7 +197,7 @@ def _gain_section(scores: Scores, facts: Facts) -> Section:
         "What EXACT adds to cross entropy on the test rows, in points. Where the test rows are "
         "few, one of them is worth much: see the last column before reading a difference.",
         f"The paper has one random split of each table. Table 8's settings on {facts['splits']} "
-        "others, a run on each, show what of a gain is that split's; the column after them is the "
+        "others, a run on each, show what of a gain is that split's; the error over splits is the "
         "standard error of their mean.",
     )
     return Section(

@@ -70,7 +70,7 @@ RECIPES: tuple[Recipe, ...] = (
         shows="Tables 1, 2 and 8",
         what="linear models on UCI tables: scikit-learn, cross entropy, hinge, EXACT; clean search",
         needs=("exact-uci",),
-        minutes=10,
+        minutes=15,
         plan=_plan_uci,
         write=_write_uci,
     ),

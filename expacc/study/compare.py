@@ -18,7 +18,7 @@ from expacc.study.parcel import pack_splits, pack_table
 from expacc.study.record import StudyRecord, TableFacts
 from expacc.study.rows import Row
 from expacc.study.store import Store
-from expacc.study.work import BATCHES, MODELS, STEPS, failed_rows, runs_in
+from expacc.study.work import MODELS, PROTOCOL, failed_rows, runs_in
 from expacc.training import LOSS_NAMES
 
 __all__ = ["DEFAULT_LOSSES", "Settings", "Study", "load_record", "plan_study", "run_study"]
@@ -198,9 +198,7 @@ def identity(study: Study) -> dict[str, Any]:
     """What makes a study this one, for the store."""
     return {
         **{name: _plain(value) for name, value in asdict(study.settings).items()},
-        # Rows of another version, which trained longer or shorter, must not be mixed with these.
-        "steps": STEPS,
-        "batches": list(BATCHES),
+        "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
     }
 

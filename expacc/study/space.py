@@ -31,6 +31,7 @@ _RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}
 # EXACT divides its logits by their deviation, so its weights stay small, and so must its steps.
 _SLOWER = {"linear": 0.05, "mlp": 0.2}
 _DECAYS = (1e-6, 3e-3, 1e-5)
+_MOST_DECAY = 10.0  # over the rows: ten times what is usual, for tables of a few
 _FIRST_SIGMA = 10.0
 
 
@@ -71,9 +72,10 @@ def trials_of(loss: str, model: str, count: int, seed: int, name: str, rows: int
     """
     own = _OWN.get(loss, {})
     ranges = {"learning_rate": _RATES[model], "weight_decay": _DECAYS, **own}
-    if loss != "exact" and model == "linear":
-        low, high, _ = _DECAYS
-        ranges["weight_decay"] = low, high, min(high, 1 / rows)
+    if model == "linear":
+        low, high, usual = _DECAYS
+        usual = usual if loss == "exact" else 1 / rows
+        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), usual
     # The first two coordinates are the shared numbers: alike for every loss.
     sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
     points = sequence.random(count)

@@ -29,9 +29,11 @@ from expacc.study.selection import best_trial, inner_splits
 from expacc.study.space import Trial, trials_of
 from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 
-__all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
+__all__ = ["MODELS", "PROTOCOL", "execute", "failed_rows", "runs_in"]
 
 MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
+# Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
+PROTOCOL = 2
 STEPS, BATCHES = 1000, (64, 1024)
 
 Array = NDArray[np.float64]
