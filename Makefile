@@ -8,6 +8,8 @@ export OMP_NUM_THREADS ?= 1
 # The folder that holds the data of the papers, and where the runs of `make results` are kept.
 DATA ?= $(EXPACC_DATA)
 RUNS ?= expacc-reproduce
+# Compiling kernels is most of the time of the tests on a GPU: so many processes do it side by side.
+SHARES ?= 8
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs clean
@@ -34,8 +36,13 @@ test: install ## Run the tests.
 test-slow: install ## Run the tests that take minutes.
 	@$(BIN)/python -m pytest -q -m slow
 
-test-gpu: ## Run the tests that need a GPU, with the Python at hand (PYTHON=...).
-	@$(PYTHON) -m pytest -q tests/gpu
+test-gpu: ## Run the tests that need a GPU, with the Python at hand (PYTHON=..., SHARES=side by side).
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(SHARES) --output-sync=target \
+		$(foreach place,$(shell seq $(SHARES)),gpu-share-$(place))
+
+gpu-share-%:
+	@EXPACC_SHARE=$*/$(SHARES) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=5 tests/gpu \
+		|| [ $$? -eq 5 ]  # a share without tests
 
 check: install ## What CI runs: format, lint, types, tests.
 	@$(BIN)/ruff format --check .

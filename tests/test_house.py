@@ -26,7 +26,7 @@ FLOW = [
         "expacc.ops.quadrature",
         "expacc.ops.calm_table",
     },
-    {"expacc.ops.normal", "expacc.ops.slopes"},
+    {"expacc.ops.normal", "expacc.ops.slopes", "expacc.ops.kernels_normal"},
     {"expacc.ops.reference", "expacc.ops.noise", "expacc.ops.calm", "expacc.optim"},
     {"expacc.ops.orthant"},
     {
@@ -35,6 +35,7 @@ FLOW = [
         "expacc.ops.contest",
         "expacc.ops.win",
         "expacc.ops.sampling",
+        "expacc.ops.kernels_kinds",
         "expacc.ops.kernels_launch",
         "expacc.ops.kernels_orthant",
         "expacc.ops.kernels_moments",

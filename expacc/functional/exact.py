@@ -20,7 +20,7 @@ from expacc.ops import (
     orthant_logs,
     target_log_prob,
 )
-from expacc.ops.kernels import Implementation as Implementation
+from expacc.ops.kernels_kinds import Implementation as Implementation
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
 from expacc.refusals import bad_sigma, check_choice, check_count, check_number

@@ -5,6 +5,8 @@ and nowhere else. All take ``weight``, ``ignore_index``, ``reduction`` and ``lab
 the meaning they have in ``torch.nn.functional.cross_entropy``.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -59,8 +61,9 @@ def reduce_mixture(
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
     if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0:
-        shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_mixture(*shared, weights, mixture_formula, impl)
+        fused = fused_mixture(
+            logits, target, weight, ignore_index, reduction, weights, mixture_formula, impl
+        )
         if fused is not None:
             return fused
     if impl != "auto":
@@ -185,7 +188,8 @@ def leaky_expected_error(
     Reference:
         İrsoy 2019, "On Expected Accuracy", Eq. 6 (leak is its alpha, 0.1 there).
     """
-    check_number("leak", leak, low=0)
+    if not (type(leak) is float and 0 <= leak < math.inf):  # the usual needs no more questions
+        check_number("leak", leak, low=0)
     return reduce_mixture(
         logits, target, weight, ignore_index, reduction, label_smoothing, (leak, 1.0), impl
     )

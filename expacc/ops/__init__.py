@@ -10,14 +10,8 @@ from torch import Tensor
 from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.kernels import (
-    IMPLEMENTATIONS,
-    Implementation,
-    fused_exact,
-    fused_mixture,
-    no_kernels,
-    takes_kernels,
-)
+from expacc.ops.kernels import fused_exact, fused_mixture
+from expacc.ops.kernels_kinds import IMPLEMENTATIONS, Implementation, no_kernels, takes_kernels
 from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
 from expacc.ops.orthant_node import orthant_chance, orthant_logs

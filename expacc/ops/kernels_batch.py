@@ -12,7 +12,15 @@ from torch import Tensor
 
 from expacc.ops.kernels_exact import margins_kernel, rows_backward_kernel, rows_kernel
 from expacc.ops.kernels_folded import fold_table
-from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two, stream_of
+from expacc.ops.kernels_launch import (
+    DEFAULT_STREAM,
+    Launch,
+    counter_of,
+    like,
+    no_stream,
+    power_of_two,
+    stream_of,
+)
 from expacc.ops.kernels_long import LONG_STATS
 from expacc.ops.kernels_many import many_backward_kernel, many_margins_kernel, many_rows_kernel
 from expacc.ops.kernels_moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
@@ -23,6 +31,7 @@ __all__ = ["ExactPlan", "Saved", "orthant_forward"]
 _FEW_CLASSES = 64
 _MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others found
 _NUMBERS = 8  # of the batch, before the programs' sums
+_MOST_SPARE = 4
 _BACKWARD_BLOCK = 1024
 _SHORT_ROW = 4096  # up to here blocks of 512 columns, which need fewer registers
 _NARROW_BLOCK = 256  # of a row that cannot be folded
@@ -32,12 +41,12 @@ _NARROW_BLOCK = 256  # of a row that cannot be folded
 def _few(classes: int, rows: int) -> tuple[int, int, dict[str, int]]:
     """(rows, groups of eight, launch options) of one program that holds its rows on chip.
 
-    Four columns a thread, and fewer registers than the compiler would take: more warps then hide
-    each other's waiting.
+    Two or four columns a thread, and fewer registers than the compiler would take: more warps then
+    hide each other's waiting.
     """
     groups = max(1, power_of_two(classes) // 8)
-    height = min(max(1, 16 // groups), power_of_two(rows))
-    return height, groups, {"num_warps": max(1, height * groups // 16), "maxnreg": 128}
+    height = min(max(1, (8 if groups <= 2 else 16) // groups), power_of_two(rows))
+    return height, groups, {"num_warps": 1, "maxnreg": 128}
 
 
 @functools.cache
@@ -115,6 +124,8 @@ class ExactPlan:
     ) -> None:
         self.count, self.classes = count, classes = logits.shape
         device = self.device = logits.device
+        self.index = device.index
+        self.stream_of = stream_of if logits.is_cuda else no_stream
         self.kind = kind = REDUCTIONS[reduction]
         self.standardize = standardize
         self.few = classes <= _FEW_CLASSES
@@ -136,6 +147,8 @@ class ExactPlan:
             self.at_once = kind != 0
         size = _NUMBERS + 3 * parts + (3 * programs if kind else 0)
         self.numbers = like(size, torch.float64, device)
+        self.spare: list[Tensor] = []
+        self.counter: Tensor | None = None  # of the default stream
         self.values = like(None if kind else count, dtype, device)
         self.dots = None if kind else like(count, torch.float64, device)
         # In float32: upstream is yet to scale them, and standardising to add to them.
@@ -188,8 +201,13 @@ class ExactPlan:
         margin: float,
     ) -> tuple[Tensor, Saved]:
         """The loss of a batch and what backward needs; the margin may be inf."""
-        numbers = torch.empty_like(self.numbers)
-        stream = stream_of(self.device.index)
+        stream = self.stream_of(self.index)
+        try:
+            numbers = (
+                self.spare.pop() if stream == DEFAULT_STREAM else torch.empty_like(self.numbers)
+            )
+        except IndexError:  # asked for, not looked for: another thread may have been quicker
+            numbers = torch.empty_like(self.numbers)
         if self.standardize:
             fire = self.moments_launch.fire
             if fire is None:
@@ -199,7 +217,9 @@ class ExactPlan:
         values = torch.empty_like(self.values)
         dots = numbers if self.dots is None else torch.empty_like(self.dots)
         rows = self._new_rows(logits)
-        counter = counter_of(self.device, stream) if self.at_once else numbers
+        counter = numbers
+        if self.at_once:
+            counter = self._counter(stream)
         sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
         if weight is None:
             weight = self.nothing
@@ -228,6 +248,13 @@ class ExactPlan:
             self.finish_launch((numbers, values))
         return values, Saved(rows, numbers, dots)
 
+    def _counter(self, stream: int) -> Tensor:
+        if stream != DEFAULT_STREAM:
+            return counter_of(self.device, stream)
+        if self.counter is None:
+            self.counter = counter_of(self.device, stream)
+        return self.counter
+
     def backward(
         self,
         logits: Tensor,
@@ -238,7 +265,11 @@ class ExactPlan:
         saved: Saved,
         upstream: Tensor,
     ) -> Tensor:
-        """The gradient by the logits. Overwrites ``saved.rows`` and returns it, where it can."""
+        """The gradient by the logits, which spends what was saved.
+
+        Overwrites ``saved.rows`` and returns it, where it can; the next batch may have the numbers,
+        on the default stream, where launches follow each other.
+        """
         rows, numbers, dots = saved
         if self.are_gradient:
             out = rows
@@ -256,13 +287,14 @@ class ExactPlan:
             dot_launch((dots, upstream, numbers))
         if weight is None:
             weight = self.nothing
+        stream = self.stream_of(self.index)
         fire = launch.fire
         if self.few:
             if fire is None:
                 launch((logits, target, weight, upstream, rows, out, numbers))
             else:
                 fire(
-                    stream_of(self.device.index),
+                    stream,
                     logits.data_ptr(),
                     target.data_ptr(),
                     weight.data_ptr(),
@@ -271,25 +303,27 @@ class ExactPlan:
                     out.data_ptr(),
                     numbers.data_ptr(),
                 )
-            return out
-        sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
-        if fire is None:
-            tensors = (logits, target, weight, sigmas, upstream, rows, out, numbers)
-            launch(tensors, (number, margin))
         else:
-            fire(
-                stream_of(self.device.index),
-                logits.data_ptr(),
-                target.data_ptr(),
-                weight.data_ptr(),
-                sigmas.data_ptr(),
-                upstream.data_ptr(),
-                rows.data_ptr(),
-                out.data_ptr(),
-                numbers.data_ptr(),
-                number,
-                margin,
-            )
+            sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
+            if fire is None:
+                tensors = (logits, target, weight, sigmas, upstream, rows, out, numbers)
+                launch(tensors, (number, margin))
+            else:
+                fire(
+                    stream,
+                    logits.data_ptr(),
+                    target.data_ptr(),
+                    weight.data_ptr(),
+                    sigmas.data_ptr(),
+                    upstream.data_ptr(),
+                    rows.data_ptr(),
+                    out.data_ptr(),
+                    numbers.data_ptr(),
+                    number,
+                    margin,
+                )
+        if stream == DEFAULT_STREAM and len(self.spare) < _MOST_SPARE:
+            self.spare.append(numbers)
         return out
 
     def _new(self, logits: Tensor) -> Tensor:

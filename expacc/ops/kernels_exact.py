@@ -106,13 +106,16 @@ def rows_kernel(
     if has_sigmas:
         noise = tl.load(sigmas + rows * sigma_stride, mask=inside, other=1.0).to(tl.float32)
     # Rounded once: an error of the scale is one of all margins.
-    scale = (1.0 / (noise.to(tl.float64) * deviation)).to(tl.float32)
+    wide_scale = 1.0 / (noise.to(tl.float64) * deviation)
+    scale = wide_scale.to(tl.float32)
     limit = (margin * deviation).to(tl.float32)
     lead = own[:, None, None] - scores
     is_own = columns == index[:, None, None].to(tl.int32)
     rival = there & (is_own == 0) & (scores != float("-inf"))
+    best = tl.max(tl.max(tl.where(rival, scores, float("-inf")), 2), 1)
+    lead = tl.minimum(lead, limit)
     small_log2, ahead, slopes, margins = integrate_rows(
-        tl.minimum(lead, limit), rival, columns, scale, ROWS, GROUPS, _NODES, FAST
+        lead, rival, columns, scale, own, best, wide_scale, ROWS, GROUPS, _NODES, FAST
     )
 
     # The hardware's minimum forgets a NaN: it is asked for by itself.
@@ -229,9 +232,11 @@ def margins_kernel(
     there = inside[:, None, None] & (columns < rivals)
     lead = tl.load(margins + rows[:, None, None] * row_stride + columns, mask=there, other=0.0)
     rival = there & (lead != float("inf"))
-    scale = tl.full([ROWS], 1.0, tl.float32)
+    one = tl.full([ROWS], 1.0, tl.float32)
+    lead = lead.to(tl.float32)
+    lowest = tl.min(tl.min(tl.where(rival, lead, float("inf")), 2), 1)
     small_log2, ahead, gradient, _margins = integrate_rows(
-        lead.to(tl.float32), rival, columns, scale, ROWS, GROUPS, _NODES, FAST
+        lead, rival, columns, one, lowest, one * 0.0, one.to(tl.float64), ROWS, GROUPS, _NODES, FAST
     )
     tl.store(smalls + rows, small_log2 * 0.6931471805599453, mask=inside)
     tl.store(aheads + rows, ahead.to(tl.int8), mask=inside)

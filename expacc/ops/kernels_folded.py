@@ -28,26 +28,37 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from expacc.ops.kernels_long import LONG_NODES, integrate_long_row, leads_of, loss_of
-from expacc.ops.kernels_orthant import (
+from expacc.ops.kernels_long import (
+    LONG_NODES,
+    distance_of,
+    integrate_long_row,
+    leads_of,
+    loss_of,
+    split_scale,
+)
+from expacc.ops.kernels_normal import (
     DENSITY,
-    DROP,
-    FAR,
     LN2,
     TO_X,
     TO_Y,
-    TO_Y_SQUARE,
-    crossing_weight,
-    lay_nodes,
     log2_without,
-    place_node,
     reciprocal,
     rough_mills,
     rough_tail,
+    tail_of,
+)
+from expacc.ops.kernels_orthant import (
+    DROP,
+    FAR,
+    TO_Y_SQUARE,
+    crossing_weight,
+    is_over,
+    lay_nodes,
+    place_node,
     small_of,
     start_of_search,
     step_out,
-    tail_of,
+    wide_margin,
 )
 
 __all__ = ["FOLDED_SPAN", "fold_table", "folded_gradient", "integrate_folded_row"]
@@ -91,15 +102,17 @@ def _survey(
     start, stride, classes, own, index, limit, scale,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """(nearest lead, rivals that are near, their threat, rivals, rivals at the limit) of a row."""
+    """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score)."""
     far = FAR / scale
     nearest = far
     near = scale * 0.0
     threat = scale * 0.0
     count = scale * 0.0
     limited = scale * 0.0
+    best = scale * 0.0 - float("inf")
     for first in range(0, classes, BLOCK):
-        lead, rival, _ = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        best = tl.maximum(best, tl.max(tl.where(rival, scores, float("-inf")), 0))
         if LIMITED:
             limited += tl.sum(tl.where(rival & (lead > limit), 1.0, 0.0), 0)
             lead = tl.where(lead > limit, limit, lead)
@@ -113,24 +126,25 @@ def _survey(
         threat += tl.sum(tl.where(rival, tl.exp2(power), 0.0), 0)
         count += tl.sum(tl.where(rival, 1.0, 0.0), 0)
         nearest = lower
-    return nearest, near, threat, count, limited
+    return nearest, near, threat, count, limited, best
 
 
 @triton.jit
 def _fold(
-    start, stride, classes, own, index, limit, nearest, scale, span, tilt, bend,
-    LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+    start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale, span, tilt,
+    bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
     far = FAR / scale
     order = tl.arange(0, GRID)
-    products = tl.zeros([GRID], tl.float32)
+    products = tl.zeros([GRID], tl.float64)  # there may be a hundred blocks
     to_unit = 2.0 / span
+    whole, rest = split_scale(wide_scale)
     for first in range(0, classes, BLOCK):
-        lead, rival, _ = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
         if LIMITED:
             rival = rival & (lead <= limit)
-        d = (lead - nearest) * (scale * TO_Y)
+        d = distance_of(lead, scores, nearest, best, exact, far, whole, rest)
         t = d * to_unit - 1.0
         root = tl.exp2(-0.5 * d * (tilt + bend * d))
         # ω = 0 beyond the span; there t is finite, and a NaN stays a NaN.
@@ -138,18 +152,19 @@ def _fold(
         now = before * t
         even = tl.sum(before * before, 0)
         odd = tl.sum(before * now, 0)
-        products += tl.where(order == 0, even, 0.0) + tl.where(order == 1, odd, 0.0)
+        block = tl.where(order == 0, even, 0.0) + tl.where(order == 1, odd, 0.0)
         twice = t + t
         # Two steps at a time: the recurrence then needs no moves.
         for k in range(2, 2 * PAIRS, 4):
             before = twice * now - before
             even = tl.sum(now * now, 0)
             odd = tl.sum(now * before, 0)
-            products += tl.where(order == k, even, 0.0) + tl.where(order == k + 1, odd, 0.0)
+            block += tl.where(order == k, even, 0.0) + tl.where(order == k + 1, odd, 0.0)
             now = twice * before - now
             even = tl.sum(before * before, 0)
             odd = tl.sum(before * now, 0)
-            products += tl.where(order == k + 2, even, 0.0) + tl.where(order == k + 3, odd, 0.0)
+            block += tl.where(order == k + 2, even, 0.0) + tl.where(order == k + 3, odd, 0.0)
+        products += block.to(tl.float64)
     return products
 
 
@@ -203,7 +218,7 @@ def _log2_and_mills(y, u, d, scaled, FAST: tl.constexpr):
 
 @triton.jit
 def integrate_folded_row(
-    start, stride, classes, own, index, limit, scale, log, gradient, table, stats,
+    start, stride, classes, own, index, limit, wide_scale, log, gradient, table, stats,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """log2 of the smaller of P and 1-P and whether that is 1-P, (1,); and Σ m dL/dm of one row.
@@ -211,11 +226,15 @@ def integrate_folded_row(
     Leaves in ``stats`` what the gradient needs: coefficients, nearest lead, the target's own, span,
     tilt and bend; or with a span of -1, what ``integrate_long_row`` leaves.
     """
-    nearest, near, threat, count, limited = _survey(
+    scale = wide_scale.to(tl.float32)
+    nearest, near, threat, count, limited, best = _survey(
         start, stride, classes, own, index, limit, scale, LIMITED, BLOCK
     )
     one = tl.full([1], 1.0, tl.float32)
     lowest = nearest * scale * one
+    # Stored leads are margins already.
+    exact = tl.where(is_over(own, best, nearest) & (index >= 0), 1, 0)
+    margin = wide_margin(own, best, nearest, exact != 0, wide_scale)
     ahead = threat * one < 1.0
     rivals = tl.maximum(near * one - ahead.to(tl.float32), 0.0)
     mode, centre, curve = start_of_search(rivals, lowest, ahead, FAST)
@@ -240,13 +259,16 @@ def integrate_folded_row(
         edge = mode - 3.0 / tl.sqrt(curve)
         span, tilt, bend = _weight_of(edge, FAST)
         products = _fold(
-            start, stride, classes, own, index, limit, nearest, scale,
+            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
             tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
         )  # fmt: skip
         d = unit * span
-        rise = tl.exp2(d * (tilt + bend * d))  # 1/ω
+        # 1/ω, which is up to 1e9: its exponent in float64.
+        wide = d.to(tl.float64)
+        rise = tl.exp2(wide * (tilt.to(tl.float64) + bend.to(tl.float64) * wide)).to(tl.float32)
         to_weights = tl.load(table + GRID + order[:, None] * GRID + order[None, :])
-        weights = tl.sum(products[:, None] * to_weights, 0) * rise
+        # In float64: the moments are large beside their differences.
+        weights = tl.sum(products[:, None] * to_weights.to(tl.float64), 0).to(tl.float32) * rise
         before = mode
         for _ in range(3):
             slope, curve = _grid_slope(
@@ -298,7 +320,7 @@ def integrate_folded_row(
         crossing = crossing_weight(zy0, delta, relative, growth, FAST) * hazards
         total = tl.sum(tl.where(ahead, crossing, weight), 0) * one
         small_log2, factor = small_of(
-            total, shift * one, one * 0.0, mode, lowest, reach, skew, ahead, scaled, LONG_NODES
+            total, shift * one, one * 0.0, mode, margin, reach, skew, ahead, scaled, LONG_NODES
         )
         gone = lowest >= 9.99999e6
         small_log2 = tl.where(gone, float("-inf"), small_log2)
@@ -328,8 +350,8 @@ def integrate_folded_row(
             tl.store(stats + order, unit * 0.0, mask=order < 8)
     else:
         small_log2, ahead, through = integrate_long_row(
-            start, stride, classes, own, index, limit, scale, nearest, lowest, ahead, centre, count,
-            first_mode, log, gradient, stats, NARROW, FAST,
+            start, stride, classes, own, index, limit, scale, nearest, lowest, margin, best,
+            exact, wide_scale, ahead, centre, count, first_mode, log, gradient, stats, NARROW, FAST,
         )  # fmt: skip
         if gradient:
             tl.store(stats + FOLDED_SPAN, -1.0)

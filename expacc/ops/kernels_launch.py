@@ -15,13 +15,14 @@ import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-__all__ = ["Launch", "counter_of", "like", "power_of_two", "stream_of"]
+__all__ = ["DEFAULT_STREAM", "Launch", "counter_of", "like", "power_of_two", "stream_of"]
 
 # How a compiled kernel takes its arguments is not public: the short way is for versions where it
 # was tried.
 _KNOWS_TRITON = triton.__version__.startswith("3.6.")
 _NO_CONTEXT = 201  # of the driver, in this thread
 _LARGEST_LIKE = 2**16  # elements
+DEFAULT_STREAM = 0
 
 _FORMATS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 # CUlaunchConfig: grid, block, shared memory; then stream, attributes (none) and their number. The
@@ -172,9 +173,13 @@ def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.empty((), dtype=dtype, device=device).expand(size)  # takes no memory
 
 
-def stream_of(device: int | None) -> int:
-    """The current stream of a device, as the driver knows it; 0 for the CPU."""
-    return 0 if device is None else torch._C._cuda_getCurrentRawStream(device)
+def no_stream(device: int | None) -> int:
+    """Where there is no GPU."""
+    return 0
+
+
+# The current stream of a device, as the driver knows it.
+stream_of: Callable[..., int] = getattr(torch._C, "_cuda_getCurrentRawStream", no_stream)
 
 
 def counter_of(device: torch.device, stream: int) -> Tensor:
@@ -184,8 +189,10 @@ def counter_of(device: torch.device, stream: int) -> Tensor:
     may be replayed beside anything.
     """
     index = device.index
-    if index is None or torch._C._cuda_isCurrentStreamCapturing():
-        return torch.zeros(1, dtype=torch.int32, device=device)
+    # The default stream cannot be captured.
+    if stream != DEFAULT_STREAM or index is None:  # noqa: SIM102
+        if index is None or torch._C._cuda_isCurrentStreamCapturing():
+            return torch.zeros(1, dtype=torch.int32, device=device)
     found = _COUNTERS.get((index, stream))
     if found is None:
         found = _COUNTERS[index, stream] = torch.zeros(1, dtype=torch.int32, device=device)

@@ -12,23 +12,27 @@ and has the gradient without anything of its size having been kept.
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+from expacc.ops.kernels_normal import TO_X, TO_Y, log2_without, reciprocal, rough_mills, tail_of
 from expacc.ops.kernels_orthant import (
     DROP,
     FAR,
-    TO_X,
-    TO_Y,
     crossing_weight,
     lay_nodes,
-    log2_without,
     place_node,
-    reciprocal,
-    rough_mills,
     small_of,
     step_out,
-    tail_of,
 )
 
-__all__ = ["LONG_NODES", "LONG_STATS", "integrate_long_row", "leads_of", "long_gradient", "loss_of"]
+__all__ = [
+    "LONG_NODES",
+    "LONG_STATS",
+    "distance_of",
+    "integrate_long_row",
+    "leads_of",
+    "long_gradient",
+    "loss_of",
+    "split_scale",
+]
 
 LONG_NODES = tl.constexpr(16)
 # What a row leaves for backward: nodes and weights, then the nearest lead, the target's own
@@ -56,26 +60,49 @@ def leads_of(start, first, stride, classes, own, index, far, BLOCK: tl.constexpr
 
 
 @triton.jit
+def split_scale(wide_scale):
+    """The scale of d in units of y, in two numbers: an error of it is one of all rivals."""
+    wide = wide_scale * 0.8493218002880191
+    whole = wide.to(tl.float32)
+    return whole, (wide - whole.to(tl.float64)).to(tl.float32)
+
+
+@triton.jit
+def distance_of(lead, scores, nearest, best, exact, far, whole, rest):
+    """d in units of y: from the best score where that is ``exact``, else from the nearest lead."""
+    apart = tl.where((exact != 0) & (lead < far), best - scores, lead - nearest)
+    return tl.fma(apart, whole, apart * rest)
+
+
+@triton.jit
 def _distances(
-    start, first, stride, classes, own, index, limit, nearest, scale, BLOCK: tl.constexpr
-):
+    start, first, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
     """d of a block of columns in units of y, far away where there is no rival; and who moves."""
-    lead, rival, _ = leads_of(start, first, stride, classes, own, index, FAR / scale, BLOCK)
+    far = FAR / scale
+    whole, rest = split_scale(wide_scale)
+    lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
     moves = rival & (lead <= limit)
+    exact = tl.where(lead <= limit, exact, 0)
     lead = tl.where(lead > limit, limit, lead)
-    return tl.where(rival, (lead - nearest) * (scale * TO_Y), CERTAIN), moves
+    d = distance_of(lead, scores, nearest, best, exact, far, whole, rest)
+    return tl.where(rival, d, CERTAIN), moves
 
 
 @triton.jit
 def _slope(
-    start, stride, classes, own, index, limit, nearest, scale, u, lowest, ahead, centre,
-    BLOCK: tl.constexpr, FAST: tl.constexpr,
+    start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale, u, lowest,
+    ahead, centre, BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """L' and -L'' of the shape at u, (1,)."""
     slopes = tl.zeros([BLOCK], tl.float32)
     curves = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
-        d, _ = _distances(start, first, stride, classes, own, index, limit, nearest, scale, BLOCK)
+        d, _ = _distances(
+            start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
+            wide_scale, BLOCK,
+        )  # fmt: skip
         mills, curve = rough_mills(d + u * TO_Y, FAST)
         slopes += mills
         curves += curve
@@ -110,19 +137,21 @@ def _deep(d, u, y0, delta, scaled, FAST: tl.constexpr):
 
 @triton.jit
 def integrate_long_row(
-    start, stride, classes, own, index, limit, scale, nearest, lowest, ahead, centre, count, mode,
-    log, gradient, stats, BLOCK: tl.constexpr, FAST: tl.constexpr,
+    start, stride, classes, own, index, limit, scale, nearest, lowest, margin, best, exact,
+    wide_scale, ahead, centre, count, mode, log, gradient, stats, BLOCK: tl.constexpr,
+    FAST: tl.constexpr,
 ):  # fmt: skip
     """log2 of the smaller of P and 1-P, whether that is 1-P, (1,), and Σ m dL/dm over the rivals.
 
     From a survey of the row and a start of the search; leaves its nodes and weights in ``stats``.
+    ``margin`` is ``lowest`` in float64.
     """
     curve = mode * 0.0 + 1.0
     steps = 0
     while steps < 40:
         slope, curve = _slope(
-            start, stride, classes, own, index, limit, nearest, scale, mode, lowest, ahead, centre,
-            BLOCK, FAST,
+            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
+            mode, lowest, ahead, centre, BLOCK, FAST,
         )  # fmt: skip
         move = slope / curve
         mode += move
@@ -136,8 +165,8 @@ def integrate_long_row(
         sign = tl.where(is_left, 1.0, -1.0)
         distance = tl.where(is_left, left, right)
         slope, bend = _slope(
-            start, stride, classes, own, index, limit, nearest, scale, mode - sign * distance,
-            lowest, ahead, centre, BLOCK, FAST,
+            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
+            mode - sign * distance, lowest, ahead, centre, BLOCK, FAST,
         )  # fmt: skip
         drop = tl.where(is_left, drop_left, DROP)
         distance = step_out(distance, slope * sign, bend, drop)
@@ -150,7 +179,10 @@ def integrate_long_row(
     scaled = ahead & (mode + right > 9.0)
     squares = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
-        d, _ = _distances(start, first, stride, classes, own, index, limit, nearest, scale, BLOCK)
+        d, _ = _distances(
+            start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
+            wide_scale, BLOCK,
+        )  # fmt: skip
         low = tl.minimum(d + y0, 0.0)
         squares += low * low
     shift = mode * 0.0
@@ -166,8 +198,9 @@ def integrate_long_row(
         along = tl.zeros([BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
             d, moves = _distances(
-                start, first, stride, classes, own, index, limit, nearest, scale, BLOCK
-            )
+                start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
+                wide_scale, BLOCK,
+            )  # fmt: skip
             log2, mills = _deep(d, u, y0, delta, scaled, FAST)
             logs += log2
             hazards += mills
@@ -189,7 +222,7 @@ def integrate_long_row(
             tl.store(stats + LONG_NODES + node, tl.max(weight, 0))
     base = tl.sum(squares, 0) + mode * 0.0
     small_log2, factor = small_of(
-        total, shift, base, mode, lowest, reach, skew, ahead, scaled, LONG_NODES
+        total, shift, base, mode, margin, reach, skew, ahead, scaled, LONG_NODES
     )
     gone = lowest >= 9.99999e6
     small_log2 = tl.where(gone, float("-inf"), small_log2)

@@ -15,7 +15,8 @@ from expacc.ops.kernels_exact import through_deviation
 from expacc.ops.kernels_folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
 from expacc.ops.kernels_long import LONG_NODES, leads_of, long_gradient, loss_of
 from expacc.ops.kernels_moments import deviation_of, finish, is_last
-from expacc.ops.kernels_orthant import FAR, TO_Y
+from expacc.ops.kernels_normal import TO_Y
+from expacc.ops.kernels_orthant import FAR
 from expacc.ops.kernels_softmax import read_rows
 
 __all__ = ["many_backward_kernel", "many_margins_kernel", "many_rows_kernel"]
@@ -100,7 +101,7 @@ def many_rows_kernel(
                 own,
                 index.to(tl.int32),
                 (margin * deviation).to(tl.float32),
-                (1.0 / (deviation * noise)).to(tl.float32),
+                1.0 / (deviation * noise),
                 log,
                 gradient,
                 table,
@@ -243,8 +244,9 @@ def many_margins_kernel(
     start = margins + row * row_stride
     mine = stats + row * _STATS
     scale = tl.load(table) * 0.0 + 1.0
+    own = scale * 0.0
     small_log2, ahead, _along = integrate_folded_row(
-        start, 1, rivals, 0.0, -1, float("inf"), scale, _PLAIN, 1, table, mine,
+        start, 1, rivals, own, -1, float("inf"), scale.to(tl.float64), _PLAIN, 1, table, mine,
         False, BLOCK, NARROW, FAST,
     )  # fmt: skip
     tl.store(smalls + row, tl.max(small_log2, 0) * 0.6931471805599453)

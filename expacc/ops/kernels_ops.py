@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels import BY_DEFAULT, has_triton
+from expacc.ops.kernels_kinds import BY_DEFAULT, has_triton
 from expacc.ops.orthant import integrate_orthant
 from expacc.ops.orthant_node import orthant
 

@@ -23,77 +23,33 @@ Rows of more than a few dozen rivals are summarised first, in ``kernels_folded.p
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+from expacc.ops.kernels_normal import (
+    DENSITY,
+    TO_Y,
+    expm1,
+    log2_without,
+    reciprocal,
+    rough_mills,
+    tail_of,
+)
+
 __all__ = [
     "crossing_weight",
     "integrate_rows",
+    "is_over",
     "lay_nodes",
-    "log2_without",
     "place_node",
-    "reciprocal",
-    "rough_mills",
-    "rough_tail",
     "small_of",
     "start_of_search",
     "step_out",
-    "tail_of",
+    "wide_margin",
 ]
 
 ABSENT = tl.constexpr(1e18)
 FAR = tl.constexpr(1e7)
-TO_Y = tl.constexpr(0.8493218002880191)  # y = x √(log2(e)/2), so that e^(-x²/2) = 2^(-y²)
-TO_X = tl.constexpr(1.1774100225154747)
 TO_Y_SQUARE = tl.constexpr(0.7213475204444817)
-DENSITY = tl.constexpr(0.3989422804014327)
-LN2 = tl.constexpr(0.6931471805599453)
 DROP = tl.constexpr(14.0)  # the interval ends this many nats below the mode
 SKEW = tl.constexpr(1.25)
-
-
-@triton.jit
-def reciprocal(x, FAST: tl.constexpr):
-    """1/x to the last bit or two; one instruction where there is a GPU."""
-    if FAST:
-        return tl.inline_asm_elementwise(
-            "rcp.approx.ftz.f32 $0, $1;", "=r,r", [x], dtype=tl.float32, is_pure=True, pack=1
-        )
-    return 1.0 / x
-
-
-@triton.jit
-def tail_of(y, FAST: tl.constexpr):
-    """Φ(-|x|) 2^(y²), to 4e-7."""
-    t = reciprocal(1.0 + 0.34 * tl.abs(y), FAST)
-    s = 0.023793465 * t - 0.0793441432
-    s = s * t + 0.0584700877
-    s = s * t + 0.0111227433
-    s = s * t + 0.0639119399
-    s = s * t + 0.0860376559
-    s = s * t + 0.105603715
-    s = s * t + 0.11520232777
-    s = s * t + 0.11520232777
-    return s * t
-
-
-@triton.jit
-def rough_tail(y, FAST: tl.constexpr):
-    """The same to 2e-4, and better far out: enough to place an interval."""
-    t = reciprocal(1.0 + 0.48 * tl.abs(y), FAST)
-    s = -0.0811764734 * t + 0.126589945
-    s = s * t + 0.129333388
-    s = s * t + 0.16263858038
-    s = s * t + 0.16263858038
-    return s * t
-
-
-@triton.jit
-def rough_mills(y, FAST: tl.constexpr):
-    """h = φ/Φ and h (h + x), roughly."""
-    tail = rough_tail(y, FAST)
-    density = tl.exp2(-(y * y))
-    left = y < 0
-    cdf = tl.where(left, tail, 1.0 - density * tail)
-    mills = tl.where(left, 1.0, density) * reciprocal(cdf, FAST) * DENSITY
-    return mills, tl.where(y < -8, 1.0, mills * (mills + y * TO_X))
 
 
 @triton.jit
@@ -120,28 +76,6 @@ def step_out(distance, slope, curve, drop):
     power = 1.0 + distance * curve / slope
     ratio = tl.maximum(drop * power / (slope * distance), 1e-6)
     return tl.minimum(distance * tl.exp(tl.log(ratio) / power), tl.sqrt(2.0 * drop))
-
-
-@triton.jit
-def expm1(x):
-    series = x * (1.0 + x * (0.5 + x * (1 / 6 + x * (1 / 24 + x * (1 / 120 + x * (1 / 720))))))
-    return tl.where(tl.abs(x) < 0.25, series, tl.exp(x) - 1.0)
-
-
-@triton.jit
-def log2_without(miss, FAST: tl.constexpr):
-    """log2(1 - miss) for a miss of at most 1/2, to the last digit even of a small one.
-
-    The hardware's logarithm is wrong by 2e-7 near 1, which many rivals would add up.
-    """
-    s = miss * reciprocal(2.0 - miss, FAST)
-    z = s * s
-    series = 1 / 11 + z * (1 / 13)
-    series = 1 / 9 + z * series
-    series = 1 / 7 + z * series
-    series = 1 / 5 + z * series
-    series = 1 / 3 + z * series
-    return (s + s * (z * series)) * -2.8853900817779268
 
 
 @triton.jit
@@ -205,16 +139,38 @@ def lay_nodes(left, right, NODES: tl.constexpr):
 
 @triton.jit
 def small_of(total, shift, base, mode, lowest, reach, skew, ahead, scaled, NODES: tl.constexpr):
-    """log2 of the smaller of P and 1-P, float64; and the factor that the gradient still needs."""
+    """log2 of the smaller of P and 1-P, float64; and the factor that the gradient still needs.
+
+    ``lowest`` is the nearest rival's margin in float64: P of a row far behind depends on all of its
+    digits.
+    """
     wide = mode.to(tl.float64)
-    z0 = wide - lowest.to(tl.float64)
+    z0 = wide - lowest
     low = tl.where(ahead, tl.minimum(z0, 0.0), z0)
     constant = shift.to(tl.float64) - base.to(tl.float64) - low * low * TO_Y_SQUARE
     constant -= tl.where(scaled, wide * wide * TO_Y_SQUARE, 0.0)
     step = tl.abs(reach * skew) * (DENSITY / NODES)
-    small_log2 = tl.log2(total).to(tl.float64) + tl.log2(step).to(tl.float64) + constant
-    high = tl.maximum((mode - lowest) * TO_Y, 0.0)
+    # The hardware's logarithm is good for six digits of this.
+    small_log2 = tl.log2(total.to(tl.float64) * step.to(tl.float64)) + constant
+    high = tl.maximum(z0.to(tl.float32) * TO_Y, 0.0)
     return small_log2, tl.where(ahead, tl.exp2(-(high * high)), 1.0) / total * DENSITY
+
+
+@triton.jit
+def is_over(own, best, lead):
+    """Is the nearest rival's lead that over the ``best`` score?
+
+    It is not where it is at a limit, or where there is no rival.
+    """
+    apart = own.to(tl.float64) - best.to(tl.float64)
+    return tl.abs(apart - lead.to(tl.float64)) <= tl.minimum(tl.abs(apart), 1e300) * 1e-6
+
+
+@triton.jit
+def wide_margin(own, best, lead, exact, wide_scale):
+    """The nearest rival's margin in float64, from its score where that is ``exact``."""
+    apart = own.to(tl.float64) - best.to(tl.float64)
+    return tl.where(exact, apart, lead.to(tl.float64)) * wide_scale
 
 
 @triton.jit
@@ -303,6 +259,9 @@ def integrate_rows(
     rival,
     columns,
     scale,
+    own,
+    best,
+    wide_scale,
     ROWS: tl.constexpr,
     GROUPS: tl.constexpr,
     NODES: tl.constexpr,
@@ -315,6 +274,9 @@ def integrate_rows(
         rival: the same shape; False where there is nobody.
         columns: the number of each column, the same shape.
         scale: (rows,), > 0.
+        own: the target's score, (rows,).
+        best: the best rival's.
+        wide_scale: the scale in float64.
 
     Returns:
         log2 of the smaller of P and 1-P as float64; whether that is 1-P; ∂P/∂margin divided by the
@@ -385,8 +347,10 @@ def integrate_rows(
             else:
                 total += weight
 
+    exact = is_over(own, best, nearest)
+    margin = wide_margin(own, best, nearest, exact, wide_scale)
     small_log2, factor = small_of(
-        total, shift, base, mode, lowest, reach, skew, ahead, scaled, NODES
+        total, shift, base, mode, margin, reach, skew, ahead, scaled, NODES
     )
     gradient *= tl.where(gone, 0.0, factor)[:, None, None]
     return tl.where(gone, float("-inf"), small_log2), ahead | gone, gradient, margins

@@ -6,7 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_launch import Launch, counter_of, like, power_of_two, stream_of
+from expacc.ops.kernels_launch import (
+    DEFAULT_STREAM,
+    Launch,
+    counter_of,
+    like,
+    no_stream,
+    power_of_two,
+    stream_of,
+)
 from expacc.ops.kernels_moments import finish_kernel
 from expacc.ops.kernels_softmax import backward_kernel, forward_kernel
 
@@ -18,6 +26,7 @@ REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
 # share and pull of every row, for backward; then the programs' sums of values and of weights.
 _NUMBERS = 8
 _ROW_STATS = 3
+_LARGEST_SPARE, _MOST_SPARE = 2**17, 4
 _LONGEST_BLOCK = 2048
 # Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
 _FORWARD_ELEMENTS, _BACKWARD_ELEMENTS = 64, 1024
@@ -68,12 +77,17 @@ class RowsPlan:
     ) -> None:
         count, classes = logits.shape
         device = self.device = logits.device
+        self.index = device.index
+        self.stream_of = stream_of if logits.is_cuda else no_stream
         kind = REDUCTIONS[reduction]
         rows, block, warps = _forward_tile(classes, min(count, 1024))
         programs = -(-count // rows)
         self.at_once = kind != 0 and programs <= _MOST_SUMS
         size = _NUMBERS + _ROW_STATS * count + (2 * programs if kind else 0)
         self.scratch = like(size, torch.float64, device)
+        self.small = size <= _LARGEST_SPARE
+        self.spare: list[Tensor] = []
+        self.counter: Tensor | None = None  # of the default stream
         self.values = like(None if kind else count, dtype, device)
         self.nothing = torch.zeros((), dtype=torch.float32, device=device)
         self.layout = (*logits.stride(), target.stride(0))
@@ -86,7 +100,7 @@ class RowsPlan:
             programs,
             device,
             (count, classes, *self.layout, *self.rest, kind, int(self.at_once)),
-            (rows, block, classes > block),
+            (rows, block, classes > block, 256 * warps),
             {"num_warps": warps},
         )
         self.finish_launch = None
@@ -102,12 +116,19 @@ class RowsPlan:
 
         ``weights`` are those of -log p and of 1 - p.
         """
-        scratch = torch.empty_like(self.scratch)
+        stream = self.stream_of(self.index)
+        try:
+            scratch = (
+                self.spare.pop() if stream == DEFAULT_STREAM else torch.empty_like(self.scratch)
+            )
+        except IndexError:  # asked for, not looked for: another thread may have been quicker
+            scratch = torch.empty_like(self.scratch)
         values = torch.empty_like(self.values)
-        stream = stream_of(self.device.index)
-        counter = counter_of(self.device, stream) if self.at_once else scratch
         if weight is None:
             weight = self.nothing
+        counter = scratch
+        if self.at_once:
+            counter = self._counter(stream)
         fire = self.forward_launch.fire
         if fire is None:
             self.forward_launch((logits, target, weight, values, scratch, counter), weights)
@@ -126,6 +147,13 @@ class RowsPlan:
             self.finish_launch((scratch, values))
         return values, scratch
 
+    def _counter(self, stream: int) -> Tensor:
+        if stream != DEFAULT_STREAM:
+            return counter_of(self.device, stream)
+        if self.counter is None:
+            self.counter = counter_of(self.device, stream)
+        return self.counter
+
     def backward(
         self,
         logits: Tensor,
@@ -134,10 +162,12 @@ class RowsPlan:
         upstream: Tensor,
         scratch: Tensor,
         grad: Tensor | None = None,
+        spent: bool = False,
     ) -> Tensor:
         """The gradient of ``forward``'s result; ``upstream`` is () or (N,).
 
-        Written to ``grad``, (N, C) and contiguous, if given.
+        Written to ``grad``, (N, C) and contiguous, if given. Scratch that is ``spent`` may be had
+        by the next batch: on the default stream, where launches follow each other.
         """
         place = 0
         if grad is not None:
@@ -153,12 +183,13 @@ class RowsPlan:
             launch = self.backward_launches[key] = self._make_backward(stride)
         if weight is None:
             weight = self.nothing
+        stream = self.stream_of(self.index)
         fire = launch.fire
         if fire is None:
             launch((logits, target, weight, upstream, grad, scratch))
         else:
             fire(
-                stream_of(self.device.index),
+                stream,
                 logits.data_ptr(),
                 target.data_ptr(),
                 weight.data_ptr(),
@@ -166,6 +197,8 @@ class RowsPlan:
                 grad.data_ptr(),
                 scratch.data_ptr(),
             )
+        if spent and stream == DEFAULT_STREAM and self.small and len(self.spare) < _MOST_SPARE:
+            self.spare.append(scratch)
         return grad
 
     def _make_backward(self, upstream_stride: int) -> Launch:

@@ -49,12 +49,14 @@ def _split_exp(x):
 
 
 @triton.jit
-def _exp(x, EXACT: tl.constexpr):
-    """e^x: the hardware's, or where float32 has the digits to tell, one that is right to an ulp."""
-    if not EXACT:
-        return tl.exp(x)
-    q, power = _split_exp(x)
-    return (1.0 + q) * power
+def _terms(x, EXACT: tl.constexpr):
+    """e^x to be summed: in float64 where float32 has the digits to tell."""
+    if EXACT:
+        q, power = _split_exp(x)
+        terms = ((1.0 + q) * power).to(tl.float64)
+    else:
+        terms = tl.exp(x)
+    return terms
 
 
 @triton.jit
@@ -88,6 +90,7 @@ def forward_kernel(
     ROWS: tl.constexpr,
     BLOCK: tl.constexpr,
     LONG: tl.constexpr,
+    SUMS: tl.constexpr,
 ):
     """Values (or their sum over this program's rows), and top, share and pull of every row.
 
@@ -106,7 +109,7 @@ def forward_kernel(
     lowest = -3.4028234663852886e38  # so that -inf minus the top is -inf, not NaN
     if LONG:
         top = tl.full([ROWS], lowest, tl.float32)
-        sums = tl.zeros([ROWS, BLOCK], tl.float32)
+        sums = tl.zeros([ROWS, BLOCK], tl.float64 if EXACT else tl.float32)
         for first in range(0, classes, BLOCK):
             place = first + columns
             allowed = kept[:, None] & (place < classes)[None, :]
@@ -117,7 +120,8 @@ def forward_kernel(
             ).to(tl.float32)
             scores = tl.where(place[None, :] == index[:, None], float("-inf"), scores)
             higher = tl.maximum(top, tl.max(scores, 1))
-            sums = sums * tl.exp(top - higher)[:, None] + _exp(scores - higher[:, None], EXACT)
+            sums = sums * _terms(top - higher, EXACT)[:, None]
+            sums += _terms(scores - higher[:, None], EXACT)
             top = higher
         total = tl.sum(sums, 1)
     else:
@@ -129,7 +133,7 @@ def forward_kernel(
         ).to(tl.float32)
         scores = tl.where(columns[None, :] == index[:, None], float("-inf"), scores)
         top = tl.maximum(tl.max(scores, 1), lowest)
-        total = tl.sum(_exp(scores - top[:, None], EXACT), 1)
+        total = tl.sum(_terms(scores - top[:, None], EXACT), 1)
 
     wide = total.to(tl.float64)
     lead = own.to(tl.float64) - top.to(tl.float64) - tl.log(wide)
@@ -166,7 +170,7 @@ def forward_kernel(
         tl.store(parts + programs + program, tl.sum(factor, 0))
         if at_once:  # noqa: SIM102
             if is_last(counter):
-                finish(scratch, parts, programs, values, reduction == 2, False, 256)
+                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
                 tl.store(counter, 0)
 
 

@@ -17,7 +17,7 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
-from expacc.ops import kernels
+from expacc.ops import kernels_kinds
 from expacc.ops.orthant_node import orthant
 
 if not torch.cuda.is_available():
@@ -33,11 +33,11 @@ MIXTURES = (expected_error, leaky_expected_error, mixed_expected_error)
 @pytest.fixture(autouse=True)
 def every_family(monkeypatch):
     """'auto' takes all kernels, whichever are on by default."""
-    kernels._PLANS.clear()
-    for family in kernels.BY_DEFAULT:
-        monkeypatch.setitem(kernels.BY_DEFAULT, family, True)
+    kernels_kinds.PLANS.clear()
+    for family in kernels_kinds.BY_DEFAULT:
+        monkeypatch.setitem(kernels_kinds.BY_DEFAULT, family, True)
     yield
-    kernels._PLANS.clear()
+    kernels_kinds.PLANS.clear()
 
 
 def seeded(seed):

@@ -1,0 +1,244 @@
+"""Which batches are for the kernels, and what is known of batches of the same kind.
+
+Most calls are like the one before: its plan is found by comparing, in a microsecond; others' in a
+dictionary.
+"""
+
+import importlib.util
+import warnings
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from expacc.ops.mode import is_plain_eager
+from expacc.ops.reference import CLASS_AXIS
+
+__all__ = [
+    "BY_DEFAULT",
+    "IMPLEMENTATIONS",
+    "MISSING",
+    "PLANS",
+    "Implementation",
+    "Last",
+    "has_triton",
+    "is_plain_batch",
+    "keep_plan",
+    "kind_of",
+    "no_kernels",
+    "note_last",
+    "result_dtype",
+    "takes_kernels",
+    "tried",
+]
+
+_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_ORDINARY = (Tensor, torch.nn.Parameter)
+_REDUCTIONS = ("mean", "sum", "none")
+Implementation = Literal["auto", "reference", "triton"]
+IMPLEMENTATIONS = ("auto", "reference", "triton")
+_MOST_ROWS = 2**31 - 1  # of a launch
+
+# Whether 'auto' takes a family's kernels where it can, or only 'triton' does. A family is to be on
+# once all of its tests in tests/gpu have passed on a GPU; what has, and what was not run, is in
+# docs/kernels.md.
+BY_DEFAULT = {"mixture": False, "exact": False}
+
+_HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
+
+
+def has_triton() -> bool:
+    """Is Triton installed?"""
+    return _HAS_TRITON
+
+
+def no_kernels(logits: Tensor, needs: str = "") -> ValueError:
+    """Why 'triton' is impossible; ``needs`` is what else this loss must be for its kernels."""
+    if not logits.is_cuda:
+        reason = f"needs a CUDA tensor; logits are on {logits.device.type}"
+    elif not has_triton():
+        reason = "needs Triton, which is not installed"
+    elif logits.dtype not in _DTYPES:
+        reason = f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
+    elif logits.ndim != 2 or logits.numel() == 0:
+        reason = f"needs logits (N, C); got shape {tuple(logits.shape)}"
+    else:
+        reason = f"needs int64 labels without smoothing{needs}; got something else"
+    return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
+
+
+def takes_kernels(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    impl: str,
+    family: str,
+) -> bool:
+    """Is this an ordinary batch of labels on a GPU, with nothing in it that must be refused?
+
+    Looks at types, shapes and devices, never at values; whatever is unusual goes the general way,
+    which knows the sentences.
+    """
+    return (
+        (impl == "triton" or (impl == "auto" and BY_DEFAULT[family]))
+        and type(logits) in _ORDINARY
+        and logits.is_cuda
+        and logits.ndim == 2
+        and logits.dtype in _DTYPES
+        and type(target) in _ORDINARY
+        and target.dtype == torch.int64
+        and target.ndim == 1
+        and 0 < target.shape[0] == logits.shape[0] < _MOST_ROWS
+        and logits.shape[CLASS_AXIS] > 0
+        and target.device == logits.device
+        and reduction in _REDUCTIONS
+        and type(ignore_index) is int
+        and (weight is None or _is_plain_weight(weight, logits))
+        and is_plain_eager()
+        and has_triton()
+    )
+
+
+def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
+    return (
+        type(weight) in _ORDINARY
+        and weight.is_floating_point()
+        and weight.shape == logits.shape[1:]
+        and weight.device == logits.device
+        and weight.is_contiguous()
+        and not weight.requires_grad
+    )
+
+
+def result_dtype(logits: Tensor) -> torch.dtype:
+    """Torch's convention: the logits' dtype, but float32 for half precision under autocast."""
+    if logits.dtype != torch.float32 and torch.is_autocast_enabled("cuda"):
+        return torch.float32
+    return logits.dtype
+
+
+def is_plain_batch(logits: Tensor, target: Tensor) -> bool:
+    """Are these ordinary tensors, the logits on a GPU, with nothing tracing or transforming us?"""
+    return (
+        type(logits) in _ORDINARY
+        and logits.is_cuda
+        and type(target) in _ORDINARY
+        and is_plain_eager()
+    )
+
+
+def kind_of(
+    logits: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, reduction: str
+) -> tuple[Any, ...] | None:
+    """Everything about a batch on a GPU that a plan depends on, or that forbids one.
+
+    None if there can be no plan.
+    """
+    if type(ignore_index) is not int or type(reduction) is not str:
+        return None
+    place = logits.data_ptr() | target.data_ptr()
+    weight_kind = None
+    if weight is not None:
+        place |= weight.data_ptr()
+        layout = weight.shape, weight.stride(), weight.device, weight.requires_grad
+        weight_kind = type(weight), weight.dtype, *layout
+    dtype = logits.dtype
+    return (
+        dtype,
+        dtype is not torch.float32 and torch.is_autocast_enabled("cuda"),
+        logits.shape,
+        logits.stride(),
+        logits.device,
+        target.dtype,
+        target.shape,
+        target.stride(),
+        target.device,
+        weight_kind,
+        ignore_index,
+        reduction,
+        place & 15,  # what can be read at once
+    )
+
+
+class Last:
+    """The last batch's plan, if it had no weight: a quicker look than one into a dictionary."""
+
+    __slots__ = ("batch", "kind", "more", "plan")
+
+    def __init__(self, plan: Any, kind: tuple[Any, ...], more: tuple[Any, ...]) -> None:
+        dtype, autocast, shape, stride, device, _, rows, step, _, _, *rest = kind
+        self.plan = plan
+        self.batch = (dtype, shape, stride, device.index, rows, step)
+        self.kind = (autocast, *rest)
+        self.more = more
+
+    def fits(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        ignore_index: int,
+        reduction: str,
+        more: tuple[Any, ...],
+    ) -> bool:
+        """Is this batch, without a weight, of the same kind, by ``kind_of``'s questions?"""
+        dtype, shape, stride, device, rows, step = self.batch
+        autocast, ignored, reduced, place = self.kind
+        return (
+            logits.shape == shape
+            and more == self.more
+            and logits.dtype is dtype
+            and target.dtype is torch.int64
+            and logits.get_device() == device
+            and target.get_device() == device
+            and target.shape == rows
+            and logits.stride() == stride
+            and target.stride() == step
+            and reduction == reduced
+            and ignore_index == ignored
+            and type(ignore_index) is int
+            and (logits.data_ptr() | target.data_ptr()) & 15 == place
+            and (dtype is torch.float32 or autocast == torch.is_autocast_enabled("cuda"))
+        )
+
+
+# A kind of batch, and what the kernels do with it: nothing where that is None. A family's name
+# stands for its last batch.
+PLANS: dict[Any, Any] = {}
+_MOST_PLANS = 128
+MISSING = object()
+
+
+def keep_plan(kind: tuple[Any, ...], plan: Any) -> Any:
+    """Keep the plan of a kind of batch, and return it."""
+    if len(PLANS) >= _MOST_PLANS:
+        PLANS.clear()
+    PLANS[kind] = plan
+    return plan
+
+
+def note_last(family: str, plan: Any, kind: tuple[Any, ...], more: tuple[Any, ...]) -> None:
+    """Keep the plan of a batch without a weight as its family's last."""
+    if kind[9] is None:
+        PLANS[family] = Last(plan, kind, more)
+
+
+def tried(plan: Any, *arguments: Any) -> Any:
+    """The plan, if a first launch succeeds; else None, and a warning says why.
+
+    Triton needs a C compiler and knows not every GPU: a loss that nobody asked for kernels must not
+    fail for that.
+    """
+    try:
+        plan.forward(*arguments)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        warnings.warn(
+            f"expacc's Triton kernels do not run here, plain torch is used: {error!r:.200}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+    return plan
