@@ -165,7 +165,7 @@ def _fold(
             odd = tl.sum(before * now, 0)
             block += tl.where(order == k + 2, even, 0.0) + tl.where(order == k + 3, odd, 0.0)
         products += block.to(tl.float64)
-    return products
+    return products.to(tl.float32)
 
 
 @triton.jit
@@ -263,12 +263,9 @@ def integrate_folded_row(
             tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
         )  # fmt: skip
         d = unit * span
-        # 1/ω, which is up to 1e9: its exponent in float64.
-        wide = d.to(tl.float64)
-        rise = tl.exp2(wide * (tilt.to(tl.float64) + bend.to(tl.float64) * wide)).to(tl.float32)
+        rise = tl.exp2(d * (tilt + bend * d))  # 1/ω
         to_weights = tl.load(table + GRID + order[:, None] * GRID + order[None, :])
-        # In float64: the moments are large beside their differences.
-        weights = tl.sum(products[:, None] * to_weights.to(tl.float64), 0).to(tl.float32) * rise
+        weights = tl.sum(products[:, None] * to_weights, 0) * rise
         before = mode
         for _ in range(3):
             slope, curve = _grid_slope(

@@ -30,6 +30,7 @@ _LARGEST_SPARE, _MOST_SPARE = 2**17, 4
 _LONGEST_BLOCK = 2048
 # Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
 _FORWARD_ELEMENTS, _BACKWARD_ELEMENTS = 64, 1024
+_FEW_ROWS = 8192
 _MOST_SUMS = 4096  # which the last program of the rows adds up; more take a launch of their own
 
 
@@ -51,6 +52,8 @@ def _backward_tile(classes: int, rows: int) -> tuple[int, int, int]:
     if block > _LONGEST_BLOCK:
         return 1, _LONGEST_BLOCK, 4
     height = min(max(1, _BACKWARD_ELEMENTS // block), power_of_two(rows))
+    if rows <= _FEW_ROWS:  # the whole chip for a moment, rather than a part of it for longer
+        height = max(1, height // 4)
     return height, block, max(1, height * block // 1024)
 
 
@@ -203,7 +206,7 @@ class RowsPlan:
 
     def _make_backward(self, upstream_stride: int) -> Launch:
         count, classes = self.shape
-        rows, block, warps = _backward_tile(classes, min(count, 1024))
+        rows, block, warps = _backward_tile(classes, min(count, 2 * _FEW_ROWS))
         # A long row in a few segments: what is done once per row is little beside the columns.
         blocks = min(4, -(-classes // block))
         segments = -(-classes // (block * blocks))
