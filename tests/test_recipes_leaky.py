@@ -642,13 +642,13 @@ def test_mlp_protocols_and_their_cuts(pictures):
     assert len(full.items) == 2 * 2 * 10
     gpu = leaky_mlp.plan(Ask(pictures, device="cuda"))
     assert gpu.facts["protocol"] == "full"
-    assert [len(item.payload["folds"]) for item in gpu.items] == [10, 10]
+    assert [len(item.payload["folds"]) for item in gpu.items] == [5, 5, 5, 5]
     assert {item.payload["noise"] for item in gpu.items} == {0.0, 0.05}
     for one, other in ((short, full), (full, gpu)):  # one folder may hold both
         assert not {item.key for item in one.items} & {item.key for item in other.items}
     assert sum(i.runs for i in gpu.items) == sum(i.runs for i in full.items) == 40 * 7
     more = leaky_mlp.plan(Ask(pictures, seeds=13, device="cuda"))
-    assert [len(item.payload["folds"]) for item in more.items] == [10, 3, 10, 3]
+    assert [len(item.payload["folds"]) for item in more.items] == [5, 5, 3, 5, 5, 3]
 
 
 def test_mlp_tests_once_what_development_rows_chose(mlp):

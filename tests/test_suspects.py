@@ -38,9 +38,9 @@ def test_by_hand():
     ]
     found = rank_rows(rows, LABELS, 3)
     assert found.rows.tolist() == [1, 2, 0]  # row 3 was tested by nobody
-    assert found.belief.tolist() == pytest.approx([0.2, 0.4, 0.6])
-    # Belief in the strongest rival, over two models: 0.9, 0.45 (class 0), 0.45 (class 1).
-    assert found.score.tolist() == pytest.approx([0.85, 0.525, 0.425])
+    belief = [0.03**0.5, 0.12**0.5, 0.27**0.5]  # geometric means
+    assert found.belief.tolist() == pytest.approx(belief)
+    assert found.score.tolist() == pytest.approx([1 - one for one in belief])
     assert found.given.tolist() == [1, 2, 0]
     assert found.suggested.tolist() == [2, 0, 1]  # among equals another than the given one
     assert found.against.tolist() == [2, 1, 1]
@@ -48,10 +48,18 @@ def test_by_hand():
     assert found.disbelieved.tolist() == [True, False, False]
 
 
-def test_one_strong_rival_is_worse_than_two_weak_ones():
-    torn = [model([0], [1], [0.1]), model([0], [2], [0.1])]
-    agreed = [model([3], [2], [0.1]), model([3], [2], [0.1])]
-    assert rank_rows([*torn, *agreed], LABELS, 3).rows.tolist() == [3, 0]
+def test_one_model_that_was_talked_into_a_label_does_not_outvote_the_others():
+    fooled = [model([0], [1], [0.01]), model([0], [1], [0.01]), model([0], [0], [0.8])]
+    unsure = [model([3], [1], [0.2]), model([3], [1], [0.2]), model([3], [0], [0.3])]
+    assert rank_rows([*fooled, *unsure], LABELS, 3).rows.tolist() == [0, 3]
+
+
+def test_no_model_decides_alone():
+    sure = [model([0], [1], [0.0]), *[model([0], [0], [0.9])] * 9]
+    doubted = [model([3], [1], [0.1])] * 10
+    found = rank_rows([*sure, *doubted], LABELS, 3)
+    assert found.rows.tolist() == [3, 0]
+    assert np.isfinite(found.belief).all()
 
 
 def test_equal_scores_are_ordered_by_disagreement():

@@ -17,6 +17,8 @@ from expacc.study.rows import Row
 
 __all__ = ["Suspects", "rank_rows", "suspects"]
 
+LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
+
 
 @dataclass(frozen=True, eq=False)
 class Suspects:
@@ -26,8 +28,8 @@ class Suspects:
         table: its name.
         losses: whose models judged.
         rows: row numbers, from 0.
-        belief: the mean probability of the given label.
-        score: in [0, 1], how far belief in one other label exceeds it; 1/2 where they are equal.
+        belief: the geometric mean of the models' calibrated probabilities of the given label.
+        score: 1 - belief.
         given: class numbers.
         suggested: the class that was predicted most often.
         against: how many models predicted another class than the given one.
@@ -55,8 +57,9 @@ def rank_rows(
 ) -> Suspects:
     """Rank the tested rows of one table by how little their given labels are believed.
 
-    A row that models find hard has many rivals to its label, a row with a wrong label has one: so
-    belief in the given label is held against that in the strongest rival, over all models.
+    On tables with labels flipped on purpose, belief in the given label alone found them better than
+    belief held against the strongest rival's did, and the geometric mean better than the plain one:
+    one model that was talked into a wrong label does not outvote those that were not.
 
     Args:
         rows: runs with predictions; all of them are asked.
@@ -65,35 +68,32 @@ def rank_rows(
         table: its name.
     """
     count = len(labels)
-    belief, votes = np.zeros(count), np.zeros((count, classes), np.int32)
-    claims = np.zeros((count, classes))  # confidence, to the credit of the predicted class
+    logs, votes = np.zeros(count), np.zeros((count, classes), np.int32)
     for row in rows:
         said = row.predictions
         if said is not None and row.failure is None:
             # A row that stands twice in a test fold is judged twice: add, do not overwrite.
-            np.add.at(belief, said.rows, said.given.astype(np.float64))
+            believed = np.log(np.maximum(said.given.astype(np.float64), LEAST_BELIEF))
+            np.add.at(logs, said.rows, believed)
             np.add.at(votes, (said.rows, said.predicted), 1)
-            np.add.at(claims, (said.rows, said.predicted), said.confidence.astype(np.float64))
     judged = votes.sum(axis=1)
     tested = np.flatnonzero(judged)
     given = np.asarray(labels, np.int64)[tested]
-    judged, votes, claims = judged[tested], votes[tested], claims[tested]
+    judged, votes = judged[tested], votes[tested]
     everyone = np.arange(len(tested))
     against = judged - votes[everyone, given]
-    claims[everyone, given] = 0
-    believed, rival = belief[tested] / judged, claims.max(axis=1) / judged
-    score = (1 - believed + rival) / 2
+    belief = np.exp(logs[tested] / judged)
     # Most often predicted; among equals another class than the given one.
     preference = votes * 2
     preference[everyone, given] -= 1
     suggested = preference.argmax(axis=1)
-    order = np.lexsort((tested, -against / judged, -score))
+    order = np.lexsort((tested, -against / judged, belief))
     return Suspects(
         table,
         tuple(dict.fromkeys(row.loss for row in rows)),
         rows=tested[order],
-        belief=believed[order],
-        score=score[order],
+        belief=belief[order],
+        score=1 - belief[order],
         given=given[order],
         suggested=suggested[order],
         against=against[order],
