@@ -39,8 +39,8 @@ Implementation = Literal["auto", "reference", "triton"]
 IMPLEMENTATIONS = ("auto", "reference", "triton")
 _MOST_ROWS = 2**31 - 1  # of a launch
 
-# Whether 'auto' takes a family's kernels where it can, or only 'triton' does. All tests of tests/gpu
-# have passed on a GPU: see docs/kernels.md.
+# Whether 'auto' takes a family's kernels where it can, or only 'triton' does. All of the tests in
+# tests/gpu have passed on a GPU: see docs/kernels.md.
 BY_DEFAULT = {"mixture": True, "exact": True}
 
 _HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
