@@ -80,7 +80,7 @@ RECIPES: tuple[Recipe, ...] = (
         shows="Table 4",
         what="EXACT without margin, variance schedule or gradient normaliser",
         needs=("exact-uci",),
-        minutes=6,
+        minutes=7,
         plan=_plan_ablation,
         write=_write_ablation,
     ),

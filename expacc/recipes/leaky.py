@@ -77,7 +77,7 @@ RECIPES: tuple[Recipe, ...] = (
         shows="Table 4",
         what="a 300-200-100 network with dropout on MNIST, with and without 5 % label noise",
         needs=("mnist",),
-        minutes=40,
+        minutes=65,
         plan=_plan_mlp,
         write=_write_mlp,
     ),

@@ -28,7 +28,7 @@ HIDDEN = (300, 200, 100)
 PATIENCE, BATCH, FOLDS = 30, 128, 10
 AT_ONCE = 5  # folds of an item on a GPU: what a kill may cost
 
-# What is tried, and how long: the paper's protocol, what two cores do in 40 minutes, and a minute.
+# What is tried, and how long: the paper's protocol, what two cores do in an hour, and a minute.
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "full": {"rates": [3e-4, 1e-3], "dropouts": [0.1, 0.2, 0.3], "epochs": 400, "rows": None},
     "short": {"rates": [1e-3], "dropouts": [0.2], "epochs": 50, "rows": None},
