@@ -67,7 +67,7 @@ RECIPES: tuple[Recipe, ...] = (
         shows="Figures 2, 3, 4",
         what="logistic regression on MNIST: training curves, ten folds, gradient norms, plateaus",
         needs=("mnist",),
-        minutes=12,
+        minutes=16,
         plan=_plan_logistic,
         write=_write_logistic,
     ),
