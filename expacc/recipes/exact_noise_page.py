@@ -154,7 +154,8 @@ def _answer(scores: Scores, facts: Facts) -> str:
         gaps = gain.gaps if gain else {}
         where = listed([f"{table} ({signed(gaps[table], 1)})" for table in tables])
         words = listed([f"{_NAMES[method]} {share}" for method, share in kept.items()])
-        sentences.append(f"{title}, EXACT gains on {where}; of that gain keep: {words}.")
+        rest = f"; of that gain keep: {words}" if kept else ""
+        sentences.append(f"{title}, EXACT gains on {where}{rest}.")
     noise = _contrast(scores, "given", _NORMAL, _GUMBEL, facts)
     aim = _contrast(scores, "given", _GUMBEL, _GUMBEL_LOG, facts)
     if noise and aim:
