@@ -185,6 +185,7 @@ FLOW = [
         "expacc.recipes.leaky_words",
         "expacc.recipes.leaky_start",
         "expacc.recipes.leaky_digits",
+        "expacc.recipes.leaky_trials",
         "expacc.recipes.leaky_lockstep",
         "expacc.recipes.leaky_significance",
     },

@@ -15,6 +15,7 @@ import torch
 from expacc.data import TrainRows, derive_seed
 from expacc.recipes.leaky_digits import Digits, folds_of, pack, read_digits, unpack
 from expacc.recipes.leaky_start import xavier
+from expacc.recipes.leaky_trials import trial_metrics, validation_accuracy
 from expacc.recipes.recipe import Ask, Work
 from expacc.study.items import Shared, WorkItem
 from expacc.study.rows import Row
@@ -117,7 +118,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
             rows.append(_row(item, "final", loss, fold, failure="every setting diverged"))
             continue
         score = test.score(f"{loss}|{fold}", partial(_classes, model))
-        metrics = {**_metrics(trials[best]), "accuracy": score.accuracy}
+        metrics = {**trial_metrics(trials[best]), "accuracy": score.accuracy}
         curves = {"validation_accuracy": trials[best].curves["validation_accuracy"]}
         numbers = {"learning_rate": best[0], "dropout": best[1]}
         rows.append(
@@ -168,21 +169,7 @@ def _train(
 def _best(trials: Mapping[Setting, RunResult]) -> Setting | None:
     """The setting of the best development accuracy; of equals the first."""
     good = [setting for setting, result in trials.items() if result.failed_step is None]
-    return max(good, key=lambda setting: _validation(trials[setting]), default=None)
-
-
-def _validation(result: RunResult) -> float:
-    """At the epoch whose weights were kept."""
-    return result.curves["validation_accuracy"][result.best_epoch - 1]
-
-
-def _metrics(result: RunResult) -> dict[str, float]:
-    return {
-        "validation_accuracy": _validation(result),
-        "epochs": float(result.epochs),
-        "best_epoch": float(result.best_epoch),
-        "stopped": float(result.stopped),
-    }
+    return max(good, key=lambda setting: validation_accuracy(trials[setting]), default=None)
 
 
 def _trial(
@@ -193,7 +180,7 @@ def _trial(
     if result.failed_step is not None:
         more["failure"] = f"diverged at step {result.failed_step}"
     else:
-        more["metrics"] = _metrics(result)
+        more["metrics"] = trial_metrics(result)
     return _row(item, "trial", loss, fold, setting, **more)
 
 

@@ -18,6 +18,7 @@ from expacc.data import Split, Table, TrainRows, derive_seed, find_tables, open_
 from expacc.recipes import sources
 from expacc.recipes.leaky_paper import LOSSES, NAMES, table_of
 from expacc.recipes.leaky_start import xavier
+from expacc.recipes.leaky_trials import trial_metrics, validation_accuracy
 from expacc.recipes.recipe import Ask, Work
 from expacc.study.items import Shared, WorkItem
 from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
@@ -132,7 +133,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
                 continue
             chosen = trials[best]
             score = test.score(loss, _scorer(chosen))
-            metrics = {**_metrics(chosen), "accuracy": score.accuracy}
+            metrics = {**trial_metrics(chosen), "accuracy": score.accuracy}
             rows.append(
                 _row(
                     item, "final", loss, fold,
@@ -182,21 +183,7 @@ def _train(
 def _best(trials: Mapping[float, RunResult]) -> float | None:
     """The rate of the best validation accuracy; of equals the smallest."""
     good = [rate for rate, result in sorted(trials.items()) if result.failed_step is None]
-    return max(good, key=lambda rate: _validation(trials[rate]), default=None)
-
-
-def _validation(result: RunResult) -> float:
-    """At the epoch whose weights were kept."""
-    return result.curves["validation_accuracy"][result.best_epoch - 1]
-
-
-def _metrics(result: RunResult) -> dict[str, float]:
-    return {
-        "validation_accuracy": _validation(result),
-        "epochs": float(result.epochs),
-        "best_epoch": float(result.best_epoch),
-        "stopped": float(result.stopped),
-    }
+    return max(good, key=lambda rate: validation_accuracy(trials[rate]), default=None)
 
 
 def _scorer(result: RunResult) -> Callable[[Any], Any]:
@@ -215,7 +202,14 @@ def _trial(
         reason = f"diverged at step {result.failed_step}"
         return _row(item, "trial", loss, fold, rate, numbers=numbers, failure=reason)
     return _row(
-        item, "trial", loss, fold, rate, numbers=numbers, metrics=_metrics(result), seconds=seconds
+        item,
+        "trial",
+        loss,
+        fold,
+        rate,
+        numbers=numbers,
+        metrics=trial_metrics(result),
+        seconds=seconds,
     )
 
 
