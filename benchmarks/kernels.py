@@ -36,6 +36,7 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
+from expacc.ops import native
 from expacc.ops.kernels_kinds import BY_DEFAULT
 
 SHAPES = (
@@ -176,6 +177,7 @@ def measure_shape(place: int, repeat: int, rounds: int) -> dict:
             loss(logits, target).backward()
 
         step()
+        step()  # by the C++ node, if there is one
         return step
 
     steps = {name: step_of(loss) for name, loss in LOSSES.items()}
@@ -267,6 +269,9 @@ def main() -> None:
     for family in BY_DEFAULT:  # whichever are on by default
         BY_DEFAULT[family] = True
     machine = gpu_facts(options.commit)
+    if not native.library(wait=True):  # built now, if it is not in the cache
+        print(f"without the C++ node: {native.why_not()}")
+    machine["native"] = bool(native.library())
     print(heading(machine))
     found: object
     if options.head:

@@ -60,20 +60,46 @@ class _Mixture(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, target = ctx.saved_tensors
         plan, rest, scratch = ctx.call
-        upstream = grad_outputs[0]
-        if torch.is_grad_enabled():  # create_graph
-            weight, weights, ignore_index, reduction, formula_of = rest
-            formula = formula_of(*weights)
-            plan, index = _plan(logits, target, weight, ignore_index, reduction, formula)
-            if reduction == "none":
-                upstream = upstream.unsqueeze(CLASS_AXIS)
-            return _differentiable_gradient(logits, index, plan, upstream), *_NO_MORE
         # Spent, so that the next batch may have it; a second backward computes it again.
         ctx.call = plan, rest, None
-        if scratch is None:
-            scratch = plan.forward(logits, target, rest[0], rest[1])[1]
-        grad = plan.backward(logits, target, rest[0], upstream, scratch, spent=True)
-        return grad, *_NO_MORE
+        gradient = _mixture_gradient(plan, logits, target, rest, scratch, grad_outputs[0])
+        if plan.native is None and not torch.is_grad_enabled():
+            plan.native = _native_mixture(plan, logits, target, rest, grad_outputs[0])
+        return gradient, *_NO_MORE
+
+
+def _mixture_gradient(
+    plan: Any, logits: Tensor, target: Tensor, rest: Any, scratch: Tensor | None, upstream: Tensor
+) -> Tensor:
+    """By the kernels, with ``scratch`` of forward if it is not spent; or twice differentiable."""
+    weight, weights, ignore_index, reduction, formula_of = rest
+    if torch.is_grad_enabled():  # create_graph
+        formula = formula_of(*weights)
+        general, index = _plan(logits, target, weight, ignore_index, reduction, formula)
+        if reduction == "none":
+            upstream = upstream.unsqueeze(CLASS_AXIS)
+        return _differentiable_gradient(logits, index, general, upstream)
+    if scratch is None:
+        scratch = plan.forward(logits, target, weight, weights)[1]
+    gradient: Tensor = plan.backward(logits, target, weight, upstream, scratch, spent=True)
+    return gradient
+
+
+def _native_mixture(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
+    """The step of such a batch in C++; None if it is not built yet, False if there is none."""
+    weight, _, ignore_index, reduction, formula_of = rest
+    if weight is not None:
+        return False
+
+    def fallback(logits: Tensor, target: Tensor, upstream: Tensor, *weights: float) -> Tensor:
+        again = (None, weights, ignore_index, reduction, formula_of)
+        found = None
+        if not torch.is_grad_enabled():
+            _, found = _mixture_plan(logits, target, *again[:4], "triton")
+        return _mixture_gradient(found, logits, target, again, None, upstream)
+
+    batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
+    return _module("kernels_native").native_mixture(*batch, fallback)
 
 
 def _plan(
@@ -120,15 +146,34 @@ def fused_mixture(
     if impl == "reference" or not is_plain_batch(logits, target):
         return None
     last, rest = PLANS.get("mixture"), (weight, weights, ignore_index, reduction, formula_of)
-    if (
-        last is not None
-        and weight is None
-        and last.fits(logits, target, ignore_index, reduction, (impl,))
-    ):
-        return _mixture_node(logits, target, last.plan, rest)
+    if last is not None and weight is None:
+        native = last.plan.native
+        if native and last.more == (impl,):
+            loss: Tensor | None = native(logits, target, ignore_index, reduction, *weights)
+            if loss is not None:
+                return loss
+        if last.fits(logits, target, ignore_index, reduction, (impl,)):
+            return _mixture_node(logits, target, last.plan, rest)
+    kind, plan = _mixture_plan(logits, target, weight, weights, ignore_index, reduction, impl)
+    if plan is None:
+        return None
+    note_last("mixture", plan, kind, (impl,))
+    return _mixture_node(logits, target, plan, rest)
+
+
+def _mixture_plan(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    weights: tuple[float, ...],
+    ignore_index: int,
+    reduction: str,
+    impl: str,
+) -> tuple[Any, Any]:
+    """The kind of such a batch and its plan; None if it is none for the kernels."""
     kind = kind_of(logits, target, weight, ignore_index, reduction)
     if kind is None:
-        return None
+        return None, None
     plan = PLANS.get((impl, kind), MISSING)
     if plan is MISSING:
         batch = (logits, target, weight, ignore_index, reduction)
@@ -138,10 +183,7 @@ def fused_mixture(
             if impl == "auto":
                 plan = tried(plan, logits.detach(), target, weight, weights)
         keep_plan((impl, kind), plan)
-    if plan is None:
-        return None
-    note_last("mixture", plan, kind, (impl,))
-    return _mixture_node(logits, target, plan, rest)
+    return kind, plan
 
 
 # ---------------------------------------------------------------------------------------- EXACT
@@ -165,17 +207,45 @@ class _Exact(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(_TWICE)
         logits, target = ctx.saved_tensors
         # The saved gradient is overwritten and given away, so that there is only one of its size;
         # a second backward through the same graph computes it again.
         plan, rest, saved = ctx.call
         ctx.call = plan, rest, None
-        if saved is None:
-            saved = plan.forward(logits, target, *rest)[1]
-        grad = plan.backward(logits, target, *rest, saved, grad_outputs[0])
-        return grad, *_NO_MORE
+        gradient = _exact_gradient(plan, logits, target, rest, saved, grad_outputs[0])
+        if plan.native is None:
+            plan.native = _native_exact(plan, logits, target, rest, grad_outputs[0])
+        return gradient, *_NO_MORE
+
+
+def _exact_gradient(
+    plan: Any, logits: Tensor, target: Tensor, rest: Any, saved: Any, upstream: Tensor
+) -> Tensor:
+    """By the kernels, from what forward saved if it is not spent."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(_TWICE)
+    if saved is None:
+        saved = plan.forward(logits, target, *rest)[1]
+    gradient: Tensor = plan.backward(logits, target, *rest, saved, upstream)
+    return gradient
+
+
+def _native_exact(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
+    """As ``_native_mixture``."""
+    weight, sigma, _ = rest
+    if weight is not None or isinstance(sigma, Tensor):
+        return False
+    ignore_index, reduction, flags = plan.call
+
+    def fallback(
+        logits: Tensor, target: Tensor, upstream: Tensor, sigma: float, margin: float
+    ) -> Tensor:
+        batch = (logits, target, None, ignore_index, reduction, sigma)
+        _, found = _exact_plan(*batch, margin, flags, "triton")
+        return _exact_gradient(found, logits, target, (None, sigma, margin), None, upstream)
+
+    batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
+    return _module("kernels_native").native_exact(*batch, fallback)
 
 
 _exact_node: Callable[..., Tensor] = super(torch.autograd.Function, _Exact).apply
@@ -201,41 +271,62 @@ def fused_exact(
         return None
     last = PLANS.get("exact")
     gradient = logits.requires_grad and torch.is_grad_enabled()
-    more = (impl, gradient, margin is None, standardize, log)
+    flags = (margin is not None, standardize, log, gradient)
     limit = math.inf if margin is None else margin
-    if (
-        last is not None
-        and weight is None
-        and type(sigma) is float
-        and last.fits(logits, target, ignore_index, reduction, more)
-    ):
-        return _exact_node(logits, target, last.plan, (None, sigma, limit))
+    if last is not None and weight is None and type(sigma) is float:
+        native, more = last.plan.native, (impl, *flags)
+        if native and last.more == more:
+            loss: Tensor | None = native(logits, target, ignore_index, reduction, sigma, limit)
+            if loss is not None:
+                return loss
+        if last.fits(logits, target, ignore_index, reduction, more):
+            return _exact_node(logits, target, last.plan, (None, sigma, limit))
+    if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
+        sigma = sigma.to(torch.float32)
+    batch = (logits, target, weight, ignore_index, reduction, sigma)
+    kind, plan = _exact_plan(*batch, limit, flags, impl)
+    if plan is None:
+        return None
+    if not isinstance(sigma, Tensor):
+        note_last("exact", plan, kind, (impl, *flags))
+    return _exact_node(logits, target, plan, (weight, sigma, limit))
+
+
+def _exact_plan(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    sigma: float | Tensor,
+    limit: float,
+    flags: tuple[bool, bool, bool, bool],
+    impl: str,
+) -> tuple[Any, Any]:
+    """The kind of such a batch and its plan; None if it is none for the kernels.
+
+    ``flags``: is there a margin, standardize, log, will there be a backward?
+    """
     batch_kind = kind_of(logits, target, weight, ignore_index, reduction)
     if batch_kind is None:
-        return None
+        return None, None
     sigma_kind = None
     if isinstance(sigma, Tensor):
-        sigma = sigma if sigma.dtype == torch.float32 else sigma.to(torch.float32)
         where = sigma.device, sigma.data_ptr() & 15
         sigma_kind = type(sigma), sigma.shape, sigma.stride(), sigma.requires_grad, *where
-    kind = (*more, batch_kind, sigma_kind)
+    kind = (impl, *flags, batch_kind, sigma_kind)
     plan = PLANS.get(kind, MISSING)
     if plan is MISSING:
         batch = (logits, target, weight, ignore_index, reduction)
         plan = None
         if takes_kernels(*batch, impl, "exact") and _is_noise_of_rows(sigma, logits):
             sigmas = sigma if isinstance(sigma, Tensor) else None
-            flags = (margin is not None, standardize, log, gradient)
             make = _module("kernels_batch").ExactPlan
             plan = make(*batch, result_dtype(logits), sigmas, *flags)
             if impl == "auto":
                 plan = tried(plan, logits.detach(), target, weight, sigma, limit)
         keep_plan(kind, plan)
-    if plan is None:
-        return None
-    if sigma_kind is None:
-        note_last("exact", plan, batch_kind, more)
-    return _exact_node(logits, target, plan, (weight, sigma, limit))
+    return batch_kind, plan
 
 
 def _is_noise_of_rows(sigma: float | Tensor, logits: Tensor) -> bool:

@@ -1,7 +1,8 @@
 """Launching EXACT's kernels: tiles, scratch, kinds of batches.
 
 A row of up to ``_FEW_CLASSES`` is held on chip and leaves its gradient; one with more leaves a
-summary, and its gradient is computed in backward.
+summary, and its gradient is computed in backward. Either lies where the gradient will be, if it
+fits there: then nothing but one gradient is held.
 """
 
 import functools
@@ -33,6 +34,7 @@ _MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others f
 _NUMBERS = 8  # of the batch, before the programs' sums
 _MOST_SPARE = 4
 _BACKWARD_BLOCK = 1024
+_FLOAT_BYTES = 4
 _SHORT_ROW = 4096  # up to here blocks of 512 columns, which need fewer registers
 _NARROW_BLOCK = 256  # of a row that cannot be folded
 
@@ -81,6 +83,18 @@ def orthant_forward(margins: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         launch = Launch(many_margins_kernel, count, device, ints, constants, options)
     launch(tensors)
     return small, ahead, gradient
+
+
+def _fits_gradient(logits: Tensor, few: bool) -> bool:
+    """Can what forward leaves of the rows lie in the gradient's memory until backward?
+
+    A summary can if it is no longer than a row, and a row is one program's in backward.
+    """
+    if few:
+        return logits.dtype == torch.float32
+    classes, row_bytes = logits.shape[1], logits.shape[1] * logits.element_size()
+    aligned = row_bytes % _FLOAT_BYTES == 0
+    return aligned and row_bytes >= LONG_STATS * _FLOAT_BYTES and classes <= _BACKWARD_BLOCK
 
 
 class Saved(NamedTuple):
@@ -153,10 +167,13 @@ class ExactPlan:
         self.dots = None if kind else like(count, torch.float64, device)
         # In float32: upstream is yet to scale them, and standardising to add to them.
         self.rows = self.nothing
+        each_row = classes if self.few else LONG_STATS
         if gradient:
-            self.rows = like(count * (classes if self.few else LONG_STATS), torch.float32, device)
+            self.rows = like(count * each_row, torch.float32, device)
         # Then backward need only change them in place.
-        self.are_gradient = gradient and self.few and logits.dtype == torch.float32
+        self.in_gradient = gradient and _fits_gradient(logits, self.few)
+        if self.in_gradient:
+            each_row = classes * logits.element_size() // _FLOAT_BYTES
         self.dense = logits.stride() == (classes, 1)
         self.table = () if self.few else (fold_table(device),)
         self.table_place = tuple(table.data_ptr() for table in self.table)
@@ -168,7 +185,7 @@ class ExactPlan:
             constants: tuple[Any, ...] = (height, groups, on_gpu)
             self.rows_launch = Launch(rows_kernel, programs, device, ints, constants, options)
         else:
-            ints = (count, classes, parts, each, *ints)
+            ints = (count, classes, parts, each, each_row, *ints)
             constants = (limited, block, _NARROW_BLOCK, on_gpu)
             self.rows_launch = Launch(many_rows_kernel, programs, device, ints, constants, options)
         self.finish_launch = None
@@ -176,8 +193,10 @@ class ExactPlan:
             ints = (3 * parts, programs, int(kind == 2), int(standardize and gradient))
             wide = {"num_warps": 16}
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), wide)
-        self.backward_ints = (strides, sigma_stride, ignore_index, has)
+        self.backward_ints = (strides, sigma_stride, ignore_index, has, each_row)
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
+        self.call = ignore_index, reduction, (limited, standardize, log, gradient)
+        self.native: Any = None  # the same by C++; False where there is none
 
     def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
         block = min(4096, max(4, power_of_two(self.classes)))
@@ -219,7 +238,7 @@ class ExactPlan:
         rows = self._new_rows(logits)
         counter = numbers
         if self.at_once:
-            counter = self._counter(stream)
+            counter = self.counter_of(stream)
         sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
         if weight is None:
             weight = self.nothing
@@ -248,7 +267,8 @@ class ExactPlan:
             self.finish_launch((numbers, values))
         return values, Saved(rows, numbers, dots)
 
-    def _counter(self, stream: int) -> Tensor:
+    def counter_of(self, stream: int) -> Tensor:
+        """Where the programs of a launch count themselves."""
         if stream != DEFAULT_STREAM:
             return counter_of(self.device, stream)
         if self.counter is None:
@@ -271,8 +291,8 @@ class ExactPlan:
         on the default stream, where launches follow each other.
         """
         rows, numbers, dots = saved
-        if self.are_gradient:
-            out = rows
+        if self.in_gradient:
+            out = rows if rows.dtype == logits.dtype else rows.view(logits.dtype)
         elif self.dense:
             out = torch.empty_like(logits)
         else:
@@ -331,12 +351,13 @@ class ExactPlan:
         return torch.empty((self.count, self.classes), dtype=logits.dtype, device=logits.device)
 
     def _new_rows(self, logits: Tensor) -> Tensor:
-        if not self.are_gradient:
+        if not self.in_gradient:
             return self.nothing if self.rows is self.nothing else torch.empty_like(self.rows)
-        return torch.empty_like(logits) if self.dense else self._new(logits)
+        gradient = torch.empty_like(logits) if self.dense else self._new(logits)
+        return gradient if logits.dtype == torch.float32 else gradient.view(torch.float32)
 
     def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:
-        strides, sigma_stride, ignore_index, has = self.backward_ints
+        strides, sigma_stride, ignore_index, has, each_row = self.backward_ints
         dot_launch = None
         if self.standardize and self.kind == 0:
             options = {"num_warps": 8}
@@ -355,7 +376,7 @@ class ExactPlan:
             blocks = -(-self.classes // block)
             options = {"num_warps": max(1, block // 512)}
             layout = (*strides, sigma_stride, stride, ignore_index)
-            ints = (self.count, self.classes, blocks, *layout, *has, *flags)
+            ints = (self.count, self.classes, blocks, each_row, *layout, *has, *flags)
             programs = self.count * blocks
             constants = (block, on_gpu)
             kernel = many_backward_kernel

@@ -3,19 +3,28 @@
 Triton looks at every argument of every launch to choose among compiled variants, and its launcher
 takes them one by one: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for
 each kind of batch, with everything but addresses in place; after a first launch by Triton,
-``Launch.fire`` asks CUDA's driver directly.
+``Launch.fire`` asks CUDA's driver directly, and ``Launch.compiled`` is what C++ needs for the same.
 """
 
 import ctypes
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-__all__ = ["DEFAULT_STREAM", "Launch", "counter_of", "like", "power_of_two", "stream_of"]
+__all__ = [
+    "DEFAULT_STREAM",
+    "Compiled",
+    "Launch",
+    "counter_of",
+    "driver_addresses",
+    "like",
+    "power_of_two",
+    "stream_of",
+]
 
 # How a compiled kernel takes its arguments is not public: the short way is for versions where it
 # was tried.
@@ -43,6 +52,32 @@ def _driver_launch() -> Any:
 _DRIVER_LAUNCH: Any = _driver_launch() if _KNOWS_TRITON else None
 
 
+def driver_addresses() -> tuple[int, int, int, int] | None:
+    """For C++: cuLaunchKernel, cuCtxGetCurrent, cuCtxSetCurrent, and this thread's context."""
+    try:
+        driver = ctypes.PyDLL("libcuda.so.1")
+        context = ctypes.c_void_p()
+        code = driver.cuCtxGetCurrent(ctypes.byref(context))
+        functions = (driver.cuLaunchKernel, driver.cuCtxGetCurrent, driver.cuCtxSetCurrent)
+    except (OSError, AttributeError):
+        return None
+    if code != 0 or context.value is None:
+        return None
+    launch, get, put = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
+    return launch, get, put, context.value
+
+
+class Compiled(NamedTuple):
+    """A kernel as the driver takes it."""
+
+    function: int
+    programs: int
+    threads: int
+    shared: int
+    arguments: list[tuple[str, int]]  # letters of ``struct``, and values where they never change
+    changing: int  # how many of the first ones do: addresses, then floats
+
+
 class Launch:
     """A kernel of tensors, floats, ints and constants, in this order, for one kind of batch.
 
@@ -58,7 +93,7 @@ class Launch:
         options: ``num_warps`` and the like.
     """
 
-    __slots__ = ("device", "fire", "programs", "triton")
+    __slots__ = ("compiled", "device", "fire", "programs", "triton")
 
     def __init__(
         self,
@@ -72,6 +107,7 @@ class Launch:
         self.triton = (kernel, ints, constants, options)
         self.programs = programs
         self.device = device.index
+        self.compiled: Compiled | None = None
         self.fire: Callable[..., None] | None = None
 
     def __call__(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...] = ()) -> None:
@@ -86,13 +122,13 @@ class Launch:
         with torch.cuda.device(self.device):
             compiled = kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
         if _DRIVER_LAUNCH is not None:
-            self.fire = _short_way(compiled, self, len(tensors), len(floats))
+            self.compiled = _described(compiled, self, len(tensors), len(floats))
+            if self.compiled is not None:
+                self.fire = _short_way(self.compiled, self.device)
 
 
-def _short_way(
-    compiled: Any, launch: Launch, tensors: int, floats: int
-) -> Callable[..., None] | None:
-    """A function that writes addresses and floats into a buffer and calls the driver."""
+def _described(compiled: Any, launch: Launch, tensors: int, floats: int) -> Compiled | None:
+    """What the driver must be told; None where only Triton knows."""
     run, metadata = compiled.run, compiled.metadata
     if run.global_scratch_size or run.profile_scratch_size or metadata.num_ctas != 1:
         return None  # our kernels need none of these; Triton would know what to do
@@ -109,6 +145,15 @@ def _short_way(
         if kind != "constexpr"
     ]
     used += [("Q", 0), ("Q", 0)]  # scratch of Triton's
+    threads = 32 * metadata.num_warps
+    function = compiled.function
+    return Compiled(function, launch.programs, threads, metadata.shared, used, changing)
+
+
+def _short_way(compiled: Compiled, device: int) -> Callable[..., None]:
+    """A function that writes addresses and floats into a buffer and calls the driver."""
+    used = compiled.arguments
+    changing = compiled.changing
     formats = "@" + _STREAM + "".join(letter for letter, _ in used[:changing])
     everything = "@" + _STREAM + "".join(letter for letter, _ in used)
     first = _CONFIG.size
@@ -118,10 +163,9 @@ def _short_way(
         - struct.calcsize("@" + used[n][0])
         for n in range(len(used))
     ]  # fmt: skip
-    grid = (launch.programs, 1, 1, 32 * metadata.num_warps, 1, 1, metadata.shared)
+    grid = (compiled.programs, 1, 1, compiled.threads, 1, 1, compiled.shared)
     pack = struct.Struct(formats).pack_into
     driver, function, nothing = _DRIVER_LAUNCH, ctypes.c_void_p(compiled.function), None
-    device = launch.device
 
     def make_cells() -> tuple[Any, ...]:
         buffer = ctypes.create_string_buffer(size)

@@ -31,6 +31,7 @@ _PLAIN = tl.constexpr(2)  # the gradient as it is, of no loss
         "ignore_index",
         "parts",
         "each",
+        "stats_stride",
         "has_weight",
         "has_sigmas",
         "standardize",
@@ -56,6 +57,7 @@ def many_rows_kernel(
     classes,
     parts,
     each,
+    stats_stride,
     row_stride,
     class_stride,
     target_stride,
@@ -105,7 +107,7 @@ def many_rows_kernel(
                 log,
                 gradient,
                 table,
-                stats + row * _STATS,
+                stats + row * stats_stride,
                 LIMITED,
                 BLOCK,
                 NARROW,
@@ -150,6 +152,7 @@ def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
         "count",
         "ignore_index",
         "blocks",
+        "stats_stride",
         "has_weight",
         "has_sigmas",
         "standardize",
@@ -171,6 +174,7 @@ def many_backward_kernel(
     count,
     classes,
     blocks,
+    stats_stride,
     row_stride,
     class_stride,
     target_stride,
@@ -212,14 +216,16 @@ def many_backward_kernel(
         rival = rival & (
             lead <= (margin * deviation).to(tl.float32)
         )  # a margin at its limit does not move
-        result = _gradient(lead, rival, stats + row * _STATS, scale, FAST)
-        pull = tl.load(stats + row * _STATS + 2 * LONG_NODES + 1)
+        mine = stats + row * stats_stride
+        result = _gradient(lead, rival, mine, scale, FAST)
+        pull = tl.load(mine + 2 * LONG_NODES + 1)
         result = tl.where(columns == index, -pull, result) * chain.to(tl.float32)
         if standardize:
             slope = tl.load(numbers + 2)
             if reduction != 0:
                 slope *= above
             result -= through_deviation(scores, numbers, slope)
+    tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
     place = out + row * classes + columns
     tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
 

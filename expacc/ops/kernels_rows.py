@@ -111,6 +111,7 @@ class RowsPlan:
             ints = (_ROW_STATS * count, programs, self.mean, 0)
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), {"num_warps": 16})
         self.backward_launches: dict[tuple[Any, ...], Launch] = {}
+        self.native: Any = None  # the same by C++; False where there is none
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None, weights: tuple[float, float]
@@ -131,7 +132,7 @@ class RowsPlan:
             weight = self.nothing
         counter = scratch
         if self.at_once:
-            counter = self._counter(stream)
+            counter = self.counter_of(stream)
         fire = self.forward_launch.fire
         if fire is None:
             self.forward_launch((logits, target, weight, values, scratch, counter), weights)
@@ -150,7 +151,8 @@ class RowsPlan:
             self.finish_launch((scratch, values))
         return values, scratch
 
-    def _counter(self, stream: int) -> Tensor:
+    def counter_of(self, stream: int) -> Tensor:
+        """Where the programs of a launch count themselves."""
         if stream != DEFAULT_STREAM:
             return counter_of(self.device, stream)
         if self.counter is None:

@@ -1,0 +1,321 @@
+"""The C++ node of fused losses, on the CPU: kernels are functions of this file instead of a GPU's.
+
+The loss is ``first · Σ logits + second``, per row or in all; its gradient is ``first · upstream``.
+"""
+
+import ctypes
+import gc
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from expacc.ops import native
+
+ROWS, CLASSES = 3, 5
+FORWARD, BACKWARD = 1, 2
+LOGITS, TARGET, VALUES, _, SCRATCH, _, UPSTREAM, GRADIENT = range(8)
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        found = native.library(wait=True)
+    if not found:
+        pytest.skip(f"not built here: {native.why_not()}")
+    return found
+
+
+class Driver:
+    """cuLaunchKernel, as far as these tests need it."""
+
+    def __init__(self):
+        self.launched = []
+        self.code = 0
+        places = ctypes.POINTER(ctypes.c_void_p)
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, places, places
+        )
+        self.function = kind(self.launch)
+        self.address = ctypes.cast(self.function, ctypes.c_void_p).value
+
+    def launch(self, function, programs, _y, _z, threads, _v, _w, shared, stream, places, _extra):
+        self.launched.append((function, programs, threads, shared, stream))
+        address = ctypes.c_void_p.from_address
+
+        def floats(place, count):
+            return (ctypes.c_float * count).from_address(address(places[place]).value)
+
+        first = ctypes.c_float.from_address(places[2]).value
+        if function == FORWARD:
+            second = ctypes.c_double.from_address(places[3]).value
+            assert ctypes.c_int32.from_address(places[4]).value == -7
+            sums = [
+                first * sum(floats(0, ROWS * CLASSES)[row * CLASSES : (row + 1) * CLASSES])
+                for row in range(ROWS)
+            ]
+            if self.reduced:
+                floats(1, 1)[0] = sum(sums) + second
+            else:
+                floats(1, ROWS)[:] = [each + second for each in sums]
+        else:
+            upstream = floats(0, 1 if self.reduced else ROWS)
+            for place in range(ROWS * CLASSES):
+                above = upstream[0 if self.reduced else place // CLASSES]
+                floats(1, ROWS * CLASSES)[place] = first * above
+        return self.code
+
+
+@pytest.fixture
+def driver():
+    return Driver()
+
+
+def plan(library, driver, reduction="mean", fallback=None, **changes):
+    """A plan for batches like ``batch()``."""
+    logits, target = batch()
+    driver.reduced = reduction != "none"
+    values = torch.empty(()) if driver.reduced else torch.empty(ROWS)
+    minus_seven = (1 << 32) - 7
+    forward = [("s", LOGITS, 0), ("s", VALUES, 0), ("f", 0, 0), ("d", 1, 0), ("c", 0, minus_seven)]
+    backward = [("s", UPSTREAM, 0), ("s", GRADIENT, 0), ("f", 0, 0)]
+    parts = {
+        "batch": (logits.detach(), target, values, torch.ones_like(values), -100, reduction),
+        "sizes": (8, 0, 0),
+        "in_gradient": False,
+        "driver": (driver.address, 0, 0, 0),
+        "forward": [(FORWARD, 6, 128, 64, forward)],
+        "backward": [(BACKWARD, 7, 32, 0, backward)],
+        "fallback": fallback or unexpected,
+        "keep": (),
+        **changes,
+    }
+    first, *rest = parts.values()
+    return library.make(*first, *rest).run
+
+
+def unexpected(*arguments):
+    raise AssertionError("not for Python")
+
+
+def batch(dtype=torch.float32, classes=CLASSES):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(ROWS, classes, generator=generator).to(dtype).requires_grad_()
+    return logits, torch.zeros(ROWS, dtype=torch.int64)
+
+
+def test_forward_and_backward(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    torch.testing.assert_close(loss, 2 * logits.sum() + 0.5)
+    assert loss.grad_fn.name() == "FusedLossBackward"
+    (3 * loss).backward()
+    torch.testing.assert_close(logits.grad, torch.full_like(logits, 6.0))
+    assert driver.launched == [(FORWARD, 6, 128, 64, None), (BACKWARD, 7, 32, 0, None)]
+
+
+def test_one_value_per_row(library, driver):
+    run = plan(library, driver, "none")
+    logits, target = batch()
+    losses = run(logits, target, -100, "none", 2.0, 0.5)
+    torch.testing.assert_close(losses, 2 * logits.sum(1) + 0.5)
+    (grad,) = torch.autograd.grad(losses, logits, torch.tensor([1.0, 2.0, 3.0]))
+    torch.testing.assert_close(grad, torch.tensor([[2.0], [4.0], [6.0]]).expand(ROWS, CLASSES))
+
+
+def test_no_graph_without_a_gradient(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    assert run(logits.detach(), target, -100, "mean", 1.0, 0.0).grad_fn is None
+    with torch.no_grad():
+        assert run(logits, target, -100, "mean", 1.0, 0.0).grad_fn is None
+
+
+def test_other_batches_are_for_python(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    wide = torch.randn(ROWS, 2 * CLASSES)[:, ::2]
+
+    class Special(torch.Tensor):
+        pass
+
+    others = [
+        (batch(torch.float64)[0], target, -100, "mean"),
+        (batch(classes=4)[0], target, -100, "mean"),
+        (wide, target, -100, "mean"),
+        (logits.view(-1), target, -100, "mean"),
+        (logits.detach().as_subclass(Special), target, -100, "mean"),
+        (torch.randn(ROWS * CLASSES + 1)[1:].view(ROWS, CLASSES), target, -100, "mean"),
+        (logits, target.int(), -100, "mean"),
+        (logits, target[:2], -100, "mean"),
+        (logits, target.repeat(2)[::2], -100, "mean"),
+        (logits, target, 0, "mean"),
+        (logits, target, 1 << 70, "mean"),
+        (logits, target, True, "mean"),
+        (logits, target, -100, "sum"),
+        (logits, target, -100, None),
+        (None, target, -100, "mean"),
+        (logits, 3, -100, "mean"),
+    ]
+    for other in others:
+        assert run(*other, 1.0, 0.0) is None, other
+    with torch.inference_mode():  # its tensors have other keys
+        assert run(torch.randn(ROWS, CLASSES), target, -100, "mean", 1.0, 0.0) is None
+    assert driver.launched == []
+
+
+def test_python_is_asked_for_what_is_unusual(library, driver):
+    asked = []
+
+    def fallback(logits, target, upstream, first, second):
+        asked.append((torch.is_grad_enabled(), upstream.dtype, first, second))
+        return logits * upstream
+
+    run = plan(library, driver, fallback=fallback)
+    logits, target = batch()
+    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    (grad,) = torch.autograd.grad(loss, logits, create_graph=True)
+    (second,) = torch.autograd.grad(grad.square().sum(), logits)
+    torch.testing.assert_close(second, 2 * logits)
+    assert asked == [(True, torch.float32, 2.0, 0.5)]
+    assert [function for function, *_ in driver.launched] == [FORWARD]
+
+
+def test_an_error_of_python_reaches_the_user(library, driver):
+    def fallback(*_):
+        raise RuntimeError("must not be differentiated twice")
+
+    run = plan(library, driver, fallback=fallback)
+    logits, target = batch()
+    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    with pytest.raises(RuntimeError, match="must not be differentiated twice"):
+        torch.autograd.grad(loss, logits, create_graph=True)
+
+
+def test_second_backward(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    torch.testing.assert_close(logits.grad, torch.full_like(logits, 4.0))
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def test_a_gradient_that_is_spent_is_computed_again(library, driver):
+    asked = []
+
+    def fallback(logits, *_):
+        asked.append(True)
+        return torch.ones_like(logits)
+
+    run = plan(library, driver, fallback=fallback, in_gradient=True)
+    logits, target = batch()
+    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
+    torch.testing.assert_close(first, torch.full_like(logits, 2.0))
+    torch.testing.assert_close(second, torch.ones_like(logits))
+    assert asked == [True]
+
+
+def test_changed_logits_are_noticed(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    hidden = logits * 1
+    loss = run(hidden, target, -100, "mean", 2.0, 0.5)
+    with torch.no_grad():
+        hidden.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_refused_launch_is_an_error(library, driver):
+    run = plan(library, driver)
+    driver.code = 700
+    with pytest.raises(
+        RuntimeError, match="CUDA refused to launch a kernel of expacc; got error 700"
+    ):
+        run(*batch(), -100, "mean", 1.0, 0.0)
+
+
+def test_saved_tensors_go_through_hooks(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        run(logits, target, -100, "mean", 2.0, 0.5).backward()
+    assert [tensor.dtype for tensor in packed] == [torch.float32, torch.int64]
+    torch.testing.assert_close(logits.grad, torch.full_like(logits, 2.0))
+
+
+def test_nothing_is_kept(library, driver):
+    run = plan(library, driver)
+    logits, target = batch()
+
+    def counts():
+        gc.collect()
+        return sys.getrefcount(logits), sys.getrefcount(target), sys.getrefcount(unexpected)
+
+    before = counts()
+    for _ in range(20):
+        run(logits, target, -100, "mean", 1.0, 0.0).backward()
+        run(logits, target, -100, "mean", 1.0, 0.0)  # and no backward
+    assert counts() == before
+    del run
+    assert counts()[2] < before[2]
+
+
+def test_building_happens_in_the_background(tmp_path):
+    """The first question has no answer yet, and leaving early leaves nothing behind."""
+    program = (
+        "import time; from expacc.ops import native; start = time.monotonic();"
+        "assert native.library() is None; time.sleep(1.5); print(time.monotonic() - start)"
+    )
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}
+    start = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - start < 60
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["expacc_native.lock"]
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"EXPACC_NATIVE": "off"}, "EXPACC_NATIVE is 'off'"),
+        ({"CXX": "no-such-compiler"}, "there is no C++ compiler 'no-such-compiler'"),
+        ({"CXX": "false"}, "the compiler failed"),
+    ],
+    ids=["off", "no compiler", "a compiler that fails"],
+)
+def test_why_not(environment, reason, tmp_path):
+    program = (
+        "from expacc.ops import native; assert native.library(wait=True) is False;"
+        "print(native.why_not())"
+    )
+    environment = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert reason in done.stdout
