@@ -41,7 +41,7 @@ FLOW = [
         "expacc.ops.kernels_orthant",
         "expacc.ops.kernels_moments",
     },
-    {"expacc.ops.kernels_softmax", "expacc.ops.kernels_long"},
+    {"expacc.ops.kernels_softmax", "expacc.ops.kernels_long", "expacc.ops.kernels_scratch"},
     {"expacc.ops.kernels_exact", "expacc.ops.kernels_folded", "expacc.ops.kernels_rows"},
     {"expacc.ops.kernels_many"},
     {"expacc.ops.kernels_batch"},

@@ -13,26 +13,18 @@ from torch import Tensor
 
 from expacc.ops.kernels_exact import margins_kernel, rows_backward_kernel, rows_kernel
 from expacc.ops.kernels_folded import fold_table
-from expacc.ops.kernels_launch import (
-    DEFAULT_STREAM,
-    Launch,
-    counter_of,
-    like,
-    no_stream,
-    power_of_two,
-    stream_of,
-)
+from expacc.ops.kernels_launch import Launch, no_stream, power_of_two, stream_of
 from expacc.ops.kernels_long import LONG_STATS
 from expacc.ops.kernels_many import many_backward_kernel, many_margins_kernel, many_rows_kernel
 from expacc.ops.kernels_moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
 from expacc.ops.kernels_rows import REDUCTIONS
+from expacc.ops.kernels_scratch import Scratch, counter_of, like
 
 __all__ = ["ExactPlan", "Saved", "orthant_forward"]
 
 _FEW_CLASSES = 64
 _MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others found
 _NUMBERS = 8  # of the batch, before the programs' sums
-_MOST_SPARE = 4
 _BACKWARD_BLOCK = 1024
 _FLOAT_BYTES = 4
 _SHORT_ROW = 4096  # up to here blocks of 512 columns, which need fewer registers
@@ -160,9 +152,7 @@ class ExactPlan:
             programs = -(-count // each)
             self.at_once = kind != 0
         size = _NUMBERS + 3 * parts + (3 * programs if kind else 0)
-        self.numbers = like(size, torch.float64, device)
-        self.spare: list[Tensor] = []
-        self.counter: Tensor | None = None  # of the default stream
+        self.numbers = Scratch(size, device)
         self.values = like(None if kind else count, dtype, device)
         self.dots = None if kind else like(count, torch.float64, device)
         # In float32: upstream is yet to scale them, and standardising to add to them.
@@ -176,7 +166,6 @@ class ExactPlan:
             each_row = classes * logits.element_size() // _FLOAT_BYTES
         self.dense = logits.stride() == (classes, 1)
         self.table = () if self.few else (fold_table(device),)
-        self.table_place = tuple(table.data_ptr() for table in self.table)
         ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
         ints = (*ints, int(log), kind, int(gradient))
         on_gpu = logits.is_cuda
@@ -221,59 +210,21 @@ class ExactPlan:
     ) -> tuple[Tensor, Saved]:
         """The loss of a batch and what backward needs; the margin may be inf."""
         stream = self.stream_of(self.index)
-        try:
-            numbers = (
-                self.spare.pop() if stream == DEFAULT_STREAM else torch.empty_like(self.numbers)
-            )
-        except IndexError:  # asked for, not looked for: another thread may have been quicker
-            numbers = torch.empty_like(self.numbers)
+        numbers = self.numbers.take(stream)
         if self.standardize:
-            fire = self.moments_launch.fire
-            if fire is None:
-                self.moments_launch((logits, target, numbers))
-            else:
-                fire(stream, logits.data_ptr(), target.data_ptr(), numbers.data_ptr())
+            self.moments_launch((logits, target, numbers))
         values = torch.empty_like(self.values)
         dots = numbers if self.dots is None else torch.empty_like(self.dots)
         rows = self._new_rows(logits)
-        counter = numbers
-        if self.at_once:
-            counter = self.counter_of(stream)
+        counter = counter_of(self.device, stream) if self.at_once else numbers
         sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
         if weight is None:
             weight = self.nothing
-        launch = self.rows_launch
-        fire = launch.fire
-        if fire is None:
-            tensors = (logits, target, weight, sigmas, values, dots, rows, numbers, counter)
-            launch((*tensors, *self.table), (number, margin))
-        else:
-            fire(
-                stream,
-                logits.data_ptr(),
-                target.data_ptr(),
-                weight.data_ptr(),
-                sigmas.data_ptr(),
-                values.data_ptr(),
-                dots.data_ptr(),
-                rows.data_ptr(),
-                numbers.data_ptr(),
-                counter.data_ptr(),
-                *self.table_place,
-                number,
-                margin,
-            )
+        tensors = (logits, target, weight, sigmas, values, dots, rows, numbers, counter)
+        self.rows_launch((*tensors, *self.table), (number, margin))
         if self.finish_launch is not None:
             self.finish_launch((numbers, values))
         return values, Saved(rows, numbers, dots)
-
-    def counter_of(self, stream: int) -> Tensor:
-        """Where the programs of a launch count themselves."""
-        if stream != DEFAULT_STREAM:
-            return counter_of(self.device, stream)
-        if self.counter is None:
-            self.counter = counter_of(self.device, stream)
-        return self.counter
 
     def backward(
         self,
@@ -307,43 +258,13 @@ class ExactPlan:
             dot_launch((dots, upstream, numbers))
         if weight is None:
             weight = self.nothing
-        stream = self.stream_of(self.index)
-        fire = launch.fire
         if self.few:
-            if fire is None:
-                launch((logits, target, weight, upstream, rows, out, numbers))
-            else:
-                fire(
-                    stream,
-                    logits.data_ptr(),
-                    target.data_ptr(),
-                    weight.data_ptr(),
-                    upstream.data_ptr(),
-                    rows.data_ptr(),
-                    out.data_ptr(),
-                    numbers.data_ptr(),
-                )
+            launch((logits, target, weight, upstream, rows, out, numbers))
         else:
             sigmas, number = (sigma, 1.0) if isinstance(sigma, Tensor) else (self.nothing, sigma)
-            if fire is None:
-                tensors = (logits, target, weight, sigmas, upstream, rows, out, numbers)
-                launch(tensors, (number, margin))
-            else:
-                fire(
-                    stream,
-                    logits.data_ptr(),
-                    target.data_ptr(),
-                    weight.data_ptr(),
-                    sigmas.data_ptr(),
-                    upstream.data_ptr(),
-                    rows.data_ptr(),
-                    out.data_ptr(),
-                    numbers.data_ptr(),
-                    number,
-                    margin,
-                )
-        if stream == DEFAULT_STREAM and len(self.spare) < _MOST_SPARE:
-            self.spare.append(numbers)
+            tensors = (logits, target, weight, sigmas, upstream, rows, out, numbers)
+            launch(tensors, (number, margin))
+        self.numbers.give_back(numbers, self.stream_of(self.index))
         return out
 
     def _new(self, logits: Tensor) -> Tensor:

@@ -19,9 +19,8 @@ __all__ = [
     "DEFAULT_STREAM",
     "Compiled",
     "Launch",
-    "counter_of",
     "driver_addresses",
-    "like",
+    "no_stream",
     "power_of_two",
     "stream_of",
 ]
@@ -30,7 +29,6 @@ __all__ = [
 # was tried.
 _KNOWS_TRITON = triton.__version__.startswith("3.6.")
 _NO_CONTEXT = 201  # of the driver, in this thread
-_LARGEST_LIKE = 2**16  # elements
 DEFAULT_STREAM = 0
 
 _FORMATS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
@@ -38,7 +36,6 @@ _FORMATS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
 # arguments follow it in the same buffer, so that one call writes all that changes.
 _CONFIG = struct.Struct("@7I4x")
 _STREAM = "Q16x"
-_COUNTERS: dict[tuple[int, int], Tensor] = {}
 
 
 def _driver_launch() -> Any:
@@ -210,13 +207,6 @@ def power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length()
 
 
-def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """For ``torch.empty_like``, the cheapest way to a new vector, or to a number if None."""
-    if size is None or size <= _LARGEST_LIKE:
-        return torch.empty(() if size is None else size, dtype=dtype, device=device)
-    return torch.empty((), dtype=dtype, device=device).expand(size)  # takes no memory
-
-
 def no_stream(device: int | None) -> int:
     """Where there is no GPU."""
     return 0
@@ -224,20 +214,3 @@ def no_stream(device: int | None) -> int:
 
 # The current stream of a device, as the driver knows it.
 stream_of: Callable[..., int] = getattr(torch._C, "_cuda_getCurrentRawStream", no_stream)
-
-
-def counter_of(device: torch.device, stream: int) -> Tensor:
-    """A zero for the programs of one launch to count themselves; the last one makes it 0 again.
-
-    One per stream, whose launches follow each other. A graph being captured gets its own, since it
-    may be replayed beside anything.
-    """
-    index = device.index
-    # The default stream cannot be captured.
-    if stream != DEFAULT_STREAM or index is None:  # noqa: SIM102
-        if index is None or torch._C._cuda_isCurrentStreamCapturing():
-            return torch.zeros(1, dtype=torch.int32, device=device)
-    found = _COUNTERS.get((index, stream))
-    if found is None:
-        found = _COUNTERS[index, stream] = torch.zeros(1, dtype=torch.int32, device=device)
-    return found

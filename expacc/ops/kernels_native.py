@@ -15,6 +15,7 @@ from expacc.ops import native
 from expacc.ops.kernels_batch import ExactPlan
 from expacc.ops.kernels_launch import DEFAULT_STREAM, Launch, driver_addresses
 from expacc.ops.kernels_rows import RowsPlan
+from expacc.ops.kernels_scratch import counter_of
 
 __all__ = ["native_exact", "native_mixture"]
 
@@ -48,7 +49,7 @@ def native_mixture(
     if not library or not logits.is_cuda:
         return library
     backward_launch = plan.backward_launches.get((upstream.dtype, upstream.stride(), 0))
-    counter: str | Tensor = plan.counter_of(DEFAULT_STREAM) if plan.at_once else "scratch"
+    counter: str | Tensor = counter_of(plan.device, DEFAULT_STREAM) if plan.at_once else "scratch"
     nothing = plan.nothing
     tensors: tuple[str | Tensor, ...] = ("logits", "target", nothing, "values", "scratch", counter)
     forward = [_kernel(plan.forward_launch, *tensors)]
@@ -59,7 +60,7 @@ def native_mixture(
     return _made(
         library,
         (logits, target, plan.values, upstream, ignore_index, reduction),
-        (plan.scratch.numel(), 0, 0),
+        (plan.scratch.size, 0, 0),
         False,
         forward,
         backward,
@@ -84,7 +85,7 @@ def native_exact(
     dot_launch, backward_launch = plan.backward_launches.get(
         (upstream.dtype, upstream.stride()), (None, None)
     )
-    counter: str | Tensor = plan.counter_of(DEFAULT_STREAM) if plan.at_once else "scratch"
+    counter: str | Tensor = counter_of(plan.device, DEFAULT_STREAM) if plan.at_once else "scratch"
     nothing = plan.nothing
     forward = []
     if plan.standardize:
@@ -104,7 +105,7 @@ def native_exact(
     return _made(
         library,
         (logits, target, plan.values, upstream, ignore_index, reduction),
-        (plan.numbers.numel(), dots, 0 if plan.in_gradient else plan.rows.numel()),
+        (plan.numbers.size, dots, 0 if plan.in_gradient else plan.rows.numel()),
         plan.in_gradient,
         forward,
         backward,

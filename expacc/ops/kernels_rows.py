@@ -6,16 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_launch import (
-    DEFAULT_STREAM,
-    Launch,
-    counter_of,
-    like,
-    no_stream,
-    power_of_two,
-    stream_of,
-)
+from expacc.ops.kernels_launch import Launch, no_stream, power_of_two, stream_of
 from expacc.ops.kernels_moments import finish_kernel
+from expacc.ops.kernels_scratch import Scratch, counter_of, like
 from expacc.ops.kernels_softmax import backward_kernel, forward_kernel
 
 __all__ = ["REDUCTIONS", "RowsPlan", "rows_plan"]
@@ -26,7 +19,6 @@ REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
 # share and pull of every row, for backward; then the programs' sums of values and of weights.
 _NUMBERS = 8
 _ROW_STATS = 3
-_LARGEST_SPARE, _MOST_SPARE = 2**17, 4
 _LONGEST_BLOCK = 2048
 # Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
 _FORWARD_ELEMENTS, _BACKWARD_ELEMENTS = 64, 1024
@@ -87,10 +79,7 @@ class RowsPlan:
         programs = -(-count // rows)
         self.at_once = kind != 0 and programs <= _MOST_SUMS
         size = _NUMBERS + _ROW_STATS * count + (2 * programs if kind else 0)
-        self.scratch = like(size, torch.float64, device)
-        self.small = size <= _LARGEST_SPARE
-        self.spare: list[Tensor] = []
-        self.counter: Tensor | None = None  # of the default stream
+        self.scratch = Scratch(size, device)
         self.values = like(None if kind else count, dtype, device)
         self.nothing = torch.zeros((), dtype=torch.float32, device=device)
         self.layout = (*logits.stride(), target.stride(0))
@@ -121,43 +110,15 @@ class RowsPlan:
         ``weights`` are those of -log p and of 1 - p.
         """
         stream = self.stream_of(self.index)
-        try:
-            scratch = (
-                self.spare.pop() if stream == DEFAULT_STREAM else torch.empty_like(self.scratch)
-            )
-        except IndexError:  # asked for, not looked for: another thread may have been quicker
-            scratch = torch.empty_like(self.scratch)
+        scratch = self.scratch.take(stream)
         values = torch.empty_like(self.values)
         if weight is None:
             weight = self.nothing
-        counter = scratch
-        if self.at_once:
-            counter = self.counter_of(stream)
-        fire = self.forward_launch.fire
-        if fire is None:
-            self.forward_launch((logits, target, weight, values, scratch, counter), weights)
-        else:
-            fire(
-                stream,
-                logits.data_ptr(),
-                target.data_ptr(),
-                weight.data_ptr(),
-                values.data_ptr(),
-                scratch.data_ptr(),
-                counter.data_ptr(),
-                *weights,
-            )
+        counter = counter_of(self.device, stream) if self.at_once else scratch
+        self.forward_launch((logits, target, weight, values, scratch, counter), weights)
         if self.finish_launch is not None:
             self.finish_launch((scratch, values))
         return values, scratch
-
-    def counter_of(self, stream: int) -> Tensor:
-        """Where the programs of a launch count themselves."""
-        if stream != DEFAULT_STREAM:
-            return counter_of(self.device, stream)
-        if self.counter is None:
-            self.counter = counter_of(self.device, stream)
-        return self.counter
 
     def backward(
         self,
@@ -188,22 +149,9 @@ class RowsPlan:
             launch = self.backward_launches[key] = self._make_backward(stride)
         if weight is None:
             weight = self.nothing
-        stream = self.stream_of(self.index)
-        fire = launch.fire
-        if fire is None:
-            launch((logits, target, weight, upstream, grad, scratch))
-        else:
-            fire(
-                stream,
-                logits.data_ptr(),
-                target.data_ptr(),
-                weight.data_ptr(),
-                upstream.data_ptr(),
-                grad.data_ptr(),
-                scratch.data_ptr(),
-            )
-        if spent and stream == DEFAULT_STREAM and self.small and len(self.spare) < _MOST_SPARE:
-            self.spare.append(scratch)
+        launch((logits, target, weight, upstream, grad, scratch))
+        if spent:
+            self.scratch.give_back(scratch, self.stream_of(self.index))
         return grad
 
     def _make_backward(self, upstream_stride: int) -> Launch:
