@@ -115,7 +115,12 @@ def beside_table(section: Section) -> BesideTable | None:
     one = counts.pop() if len(counts) == 1 else 0
     width = max(len(row.labels) for row in section.beside)
     head = (*section.beside_head, *[""] * width)[:width]
-    lines = tuple(_line(row, width, section.slack, show_count=not one) for row in section.beside)
+    # Without a slack the paper's spreads say how many digits count.
+    spreads = [row.theirs.spread for row in section.beside if row.theirs and row.theirs.spread]
+    shown = section.slack or min(spreads, default=0.0)
+    lines = tuple(
+        _line(row, width, section.slack, shown, show_count=not one) for row in section.beside
+    )
     numbers = [number for row in section.beside for number in (row.theirs, row.ours) if number]
     spread = any(number.spread is not None for number in numbers)
     means = "Means and, after ±, standard deviations" if spread else "Numbers"
@@ -125,14 +130,14 @@ def beside_table(section: Section) -> BesideTable | None:
     return BesideTable(head, lines, caption, notes, section.unit)
 
 
-def _line(row: Beside, width: int, slack: float, *, show_count: bool) -> Line:
+def _line(row: Beside, width: int, slack: float, shown: float, *, show_count: bool) -> Line:
     count = row.ours.count if row.ours and show_count else 0
     return Line(
         labels=(*row.labels, *[""] * (width - len(row.labels))),
-        theirs=_number(row.theirs, slack),
-        ours=_number(row.ours, slack),
+        theirs=_number(row.theirs, shown),
+        ours=_number(row.ours, shown),
         count=f"{count} run{'s' if count > 1 else ''}" if count else "",
-        difference=difference_text(row.difference, slack),
+        difference=difference_text(row.difference, shown),
         verdict=verdict(row, slack),
         note=row.note,
     )
