@@ -295,6 +295,17 @@ def test_building_happens_in_the_background(tmp_path):
     assert [path.name for path in tmp_path.rglob("*.*")] == ["expacc_native.lock"]
 
 
+@pytest.mark.parametrize("which", ["file", "folder"])
+def test_what_others_could_have_written_is_not_loaded(which, tmp_path):
+    path = tmp_path / "library.so"
+    path.touch(mode=0o700)
+    tmp_path.chmod(0o700)
+    native._check_owner(path)
+    (path if which == "file" else tmp_path).chmod(0o770)
+    with pytest.raises(RuntimeError, match="could have been written by another user"):
+        native._check_owner(path)
+
+
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [

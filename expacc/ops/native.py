@@ -15,6 +15,7 @@ import os
 import platform
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -74,10 +75,19 @@ def _find() -> None:
         path = _folder() / f"{_NAME}.so"
         if not path.exists():
             _build(path)
+        _check_owner(path)
         _library = _loaded(path)
     except Exception as error:  # whatever it is, losses work without
         _reason = str(error)
         _library = False
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a library that somebody else could have put there."""
+    for each in (path, path.parent):
+        found = each.stat()
+        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise RuntimeError(f"{each} could have been written by another user; remove it")
 
 
 def _loaded(path: Path) -> Any:
@@ -155,6 +165,7 @@ def _compile(path: Path) -> None:
         _, errors = _compiler.communicate()
         if _compiler.returncode != 0:
             raise RuntimeError(f"the compiler failed: {errors.strip()[:500]}")
+        output.chmod(0o700)
         output.replace(path)
     finally:
         output.unlink(missing_ok=True)
