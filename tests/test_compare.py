@@ -150,16 +150,32 @@ def test_noise_goes_into_training_labels_only(iris):
 
 def test_trials_cover_their_ranges():
     for loss in LOSS_NAMES:
-        trials = trials_of(loss, "linear", 30, 0, "table/1", 1000)
+        trials = trials_of(loss, "linear", 30, 0, "table/1", 1000, 3)
         rates = [trial.learning_rate for trial in trials]
         pace = 0.05 if loss == "exact" else 1
         assert rates[0] == pytest.approx(0.2 * pace)
         assert 0.02 <= min(rates) / pace < 0.04
         assert 0.5 < max(rates) / pace <= 1
         assert trials[0].weight_decay == (1e-5 if loss == "exact" else 1e-3)
-    first, again = (trials_of("focal", "mlp", 5, 0, "a", 9)[3].found for _ in range(2))
+        two = trials_of(loss, "linear", 1, 0, "table/1", 1000, 2)[0]
+        assert two.weight_decay == (1e-5 if loss == "exact" else 2e-3)
+    first, again = (trials_of("focal", "mlp", 5, 0, "a", 9, 3)[3].found for _ in range(2))
     assert first == again
-    assert first != trials_of("focal", "mlp", 5, 0, "b", 9)[3].found
+    assert first != trials_of("focal", "mlp", 5, 0, "b", 9, 3)[3].found
+
+
+@pytest.mark.parametrize("name", ["breast-cancer", "wine"])
+def test_the_first_trial_of_cross_entropy_is_logistic_regression(name):
+    """The outside check has the same objective, so trained to the end we agree with it."""
+    study = plan_study([read_table(name)], Settings(losses=("cross_entropy",), trials=1, seeds=1))
+    rows = [row for item in study.items for row in work.execute(item, study.shared)]
+    judged = [row for row in rows if row.kind != "trial"]
+    ours, theirs = (
+        np.concatenate([row.predictions.predicted for row in judged if row.loss == loss])
+        for loss in ("cross_entropy", work.OUTSIDE)
+    )
+    assert len(ours) == len(theirs)
+    assert (ours != theirs).mean() < 0.01
 
 
 def test_run_and_read_back(study, tmp_path):

@@ -65,16 +65,19 @@ def _place(share: float | None, low: float, high: float, usual: float) -> float:
     return float(f"{usual if share is None else low * (high / low) ** share:.4g}")
 
 
-def trials_of(loss: str, model: str, count: int, seed: int, name: str, rows: int) -> list[Trial]:
+def trials_of(
+    loss: str, model: str, count: int, seed: int, name: str, rows: int, classes: int
+) -> list[Trial]:
     """The trials of a loss; ``name`` (of table and fold) and ``seed`` decide the draws.
 
-    ``rows`` is how many there are to train on: weight decay is usual at one part in them.
+    ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
+    classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
     own = _OWN.get(loss, {})
     ranges = {"learning_rate": _RATES[model], "weight_decay": _DECAYS, **own}
     if model == "linear":
         low, high, usual = _DECAYS
-        usual = usual if loss == "exact" else 1 / rows
+        usual = usual if loss == "exact" else (2 if classes == 2 else 1) / rows
         ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), usual
     # The first two coordinates are the shared numbers: alike for every loss.
     sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))

@@ -33,8 +33,8 @@ __all__ = ["MODELS", "PROTOCOL", "execute", "failed_rows", "runs_in"]
 
 MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
-PROTOCOL = 2
-STEPS, BATCHES = 1000, (64, 1024)
+PROTOCOL = 3
+STEPS, BATCHES, EPOCHS = 1000, (64, 1024), (10, 250)
 
 Array = NDArray[np.float64]
 
@@ -112,6 +112,7 @@ class Bench:
                 self.ask["seed"],
                 name,
                 len(self.own),
+                self.classes,
             )
             for loss in self.ask["losses"]
         }
@@ -119,13 +120,14 @@ class Bench:
     def plan(self, rows: int, *, curves: bool) -> Plan:
         """About 1,000 steps, of a sixteenth of the rows each."""
         low, high = BATCHES
+        fewest, most = EPOCHS
         batch = min(high, max(low, 2 ** round(np.log2(max(1, rows / 16)))))
         steps = -(-rows // min(batch, rows))
         return Plan(
             MODELS[self.ask["model"]],
             "adam",
             batch=batch,
-            epochs=max(10, min(60, -(-STEPS // steps))),
+            epochs=max(fewest, min(most, -(-STEPS // steps))),
             keep="last",
             curves=("validation",) if curves else (),
             seed=derive_seed(self.ask["seed"], self.item.key) % (1 << 31),
