@@ -77,7 +77,7 @@ def compare(
     folds: Annotated[
         str, Option("--folds", metavar="10|5x2|holdout", help="How accuracy is measured.")
     ] = "10",
-    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 3,
+    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 5,
     label_noise: Annotated[
         str, Option("--label-noise", metavar="A,B", help="Share of wrong training labels.")
     ] = "0",

@@ -53,7 +53,7 @@ class Settings:
     model: str = "linear"
     trials: int = 20
     folds: str = "10"
-    seeds: int = 3
+    seeds: int = 5
     label_noise: tuple[float, ...] = (0.0,)
     seed: int = 0
 
