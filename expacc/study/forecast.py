@@ -9,14 +9,14 @@ from expacc.study.compare import Study, identity
 from expacc.study.items import WorkItem
 from expacc.study.selection import INNER_FOLDS, SMALL
 from expacc.study.store import FILE, Store
-from expacc.study.work import BATCHES, MODELS, STEPS
+from expacc.study.work import BATCHES, EPOCHS, MODELS, STEPS
 
 __all__ = ["expected_seconds", "items_done"]
 
 # Fitted by hand to CPU seconds of single items on one core, on tables of 150 to 1,800 rows, 4 to 61
 # features, 2 to 10 classes.
 START = 5.0  # seconds until workers are up
-PER_LOSS = 0.4  # seconds per item: steps cost something however few runs share them
+PER_STEP = 4.5e-4  # seconds per loss and step: it costs something however few runs share it
 PER_ROW = 1.2e-8  # seconds per run and row of a batch
 PER_PRODUCT = {"linear": 1.3e-9, "mlp": 5e-10}  # per run, row and weight; large products go faster
 
@@ -40,10 +40,12 @@ def _seconds(study: Study, item: WorkItem) -> float:
     weights = sum(a * b for a, b in itertools.pairwise(widths))
     inner = INNER_FOLDS if rows < SMALL else 1
     batch = min(BATCHES[1], max(BATCHES[0], rows / 16))
-    seen = max(10 * rows, min(60 * rows, STEPS * batch))  # rows, over all epochs
+    fewest, most = EPOCHS
+    seen = max(fewest * rows, min(most * rows, STEPS * batch))  # rows, over all epochs
+    steps = 2 * seen / min(batch, rows)  # of the search and of the final runs
     runs: int = len(ask["losses"]) * (ask["trials"] * inner + ask["seeds"])
     each: float = seen * (PER_ROW + PER_PRODUCT[model] * weights)
-    return PER_LOSS * len(ask["losses"]) + runs * each
+    return PER_STEP * steps * len(ask["losses"]) + runs * each
 
 
 def items_done(study: Study, folder: str | Path) -> set[str]:
