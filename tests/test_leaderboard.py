@@ -21,6 +21,7 @@ from expacc.study.loss_names import loss_name
 from expacc.study.protocol import read_protocol
 from expacc.study.record import TableFacts
 from expacc.study.report_files import leaderboard_csv, leaderboard_json
+from expacc.study.report_tables import overall_table
 from expacc.study.stats import adjust, combined_5x2_f, corrected_paired_t, mcnemar, paired_5x2_t
 from expacc.study.terminal import print_leaderboard
 from expacc.training import LOSS_NAMES
@@ -189,6 +190,16 @@ def test_several_tables_are_ranked():
     assert exact.difference == pytest.approx(np.mean(gaps))
     assert exact.interval[0] < exact.difference < exact.interval[1]
     assert board.answer == overall.answer
+    outside = overall.outside
+    assert outside.loss == "logistic_regression"
+    assert outside.loss not in overall.losses
+    assert outside.adjusted_p is None
+    reference = next(entry for entry in overall.entries if entry.difference is None)
+    assert outside.difference == pytest.approx(outside.accuracy - reference.accuracy)
+    low, high = outside.interval
+    assert low <= outside.difference <= high
+    last = overall_table(overall)[1][-1]
+    assert (last["note"], last["cells"][0]["value"]) == ("scikit-learn, not tested", "–")
 
 
 def test_a_loss_that_always_fails_does_not_take_the_tables_with_it():

@@ -1,5 +1,6 @@
 """The leaderboard of a whole study: one table, or several ranked together."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -59,6 +60,7 @@ class Overall:
         losses: those ranked, in the order of the columns of ``accuracies``.
         accuracies: tables × losses.
         entries: best mean rank first.
+        outside: the check from outside on the same tables, not ranked; None where it lacks a score.
     """
 
     tables: tuple[str, ...]
@@ -68,6 +70,7 @@ class Overall:
     ranks: CriticalDifference
     profile: Profile
     answer: Answer
+    outside: OverallEntry | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +177,49 @@ def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, .
         ranks,
         dolan_more_profile(accuracies),
         answer_many_tables(accuracies, names, loss_name(REFERENCE), significance=SIGNIFICANCE),
+        _outside(boards, tables, accuracies[:, losses.index(REFERENCE)]),
     )
     return overall, tuple(notes)
+
+
+def _outside(
+    boards: Sequence[TableBoard], tables: Sequence[str], reference: Floats
+) -> OverallEntry | None:
+    """scikit-learn's logistic regression beside the losses: unranked, untested."""
+    own = [
+        entry
+        for board in boards
+        if board.table in tables
+        for entry in board.entries
+        if entry.loss == OUTSIDE
+        and entry.accuracy is not None
+        and len(entry.folds) == len(board.folds)
+    ]
+    if len(own) < len(tables):
+        return None
+    accuracies = np.array([entry.accuracy for entry in own], np.float64)
+    (against, _) = win_tie_loss(np.stack([accuracies, reference], 1), 1)
+    difference, interval = _mean_gap(accuracies - reference)
+    errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
+    return OverallEntry(
+        OUTSIDE,
+        loss_name(OUTSIDE),
+        float(accuracies.mean()),
+        math.nan,
+        difference,
+        interval,
+        None,
+        against,
+        float(np.mean(errors)) if errors else None,
+        sum(entry.seconds for entry in own),
+    )
+
+
+def _mean_gap(gaps: Floats) -> tuple[float, tuple[float, float]]:
+    """The mean over tables and its 95 % interval, by t."""
+    reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
+    mean = float(gaps.mean())
+    return mean, (mean - reach, mean + reach)
 
 
 def _overall_entries(
@@ -190,11 +234,9 @@ def _overall_entries(
     found = []
     for column, loss in enumerate(losses):
         own = [row[column] for row in entries]
-        gaps = accuracies[:, column] - accuracies[:, reference]
+        mean, interval = _mean_gap(accuracies[:, column] - accuracies[:, reference])
         errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
         itself = column == reference
-        reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
-        mean = float(gaps.mean())
         found.append(
             OverallEntry(
                 loss,
@@ -202,7 +244,7 @@ def _overall_entries(
                 float(accuracies[:, column].mean()),
                 rank[loss_name(loss)],
                 None if itself else mean,
-                None if itself else (mean - reach, mean + reach),
+                None if itself else interval,
                 None if itself else float(ranks.pairs.adjusted[reference, column]),
                 against[column],
                 float(np.mean(errors)) if errors else None,
