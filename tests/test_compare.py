@@ -73,7 +73,7 @@ def test_items_are_folds_times_noise(iris, folds, names):
     planned = plan_study([iris], Settings(folds=folds, label_noise=(0.0, 0.1), trials=3))
     assert [item.payload["fold"] for item in planned.items] == names * 2
     assert len({item.key for item in planned.items}) == 2 * len(names)
-    assert planned.runs == 2 * len(names) * (6 * (3 + 3) + 1)
+    assert planned.runs == 2 * len(names) * (6 * (3 + 5) + 1)
 
 
 def test_tables_and_splits_survive_the_parcel(iris, study):
