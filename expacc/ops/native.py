@@ -4,6 +4,7 @@ It is a matter of speed alone: the same kernels are launched, by fewer microseco
 nobody waits for it. The first loss on a GPU starts a compiler in the background, at the lowest
 priority; the result is kept in a cache and used from then on. The variable ``EXPACC_NATIVE`` says
 otherwise: ``wait`` builds before the first loss returns, ``off`` never builds nor loads.
+Unset is ``auto``.
 """
 
 import atexit
@@ -45,12 +46,16 @@ def library(wait: bool = False) -> Any | Literal[False] | None:
     """
     if _library is not None:
         return _library
-    return _begun(wait or os.environ.get("EXPACC_NATIVE") == "wait")
+    return _begun(wait or _asked() == "wait")
 
 
 def why_not() -> str:
     """Why ``library`` is False."""
     return _reason
+
+
+def _asked() -> str:
+    return os.environ.get("EXPACC_NATIVE") or "auto"
 
 
 def _begun(wait: bool) -> Any | Literal[False] | None:
@@ -68,8 +73,12 @@ def _find() -> None:
     """Load the library, after building it if need be."""
     global _library, _reason
     try:
-        if os.environ.get("EXPACC_NATIVE") == "off":
+        if _asked() == "off":
             raise RuntimeError("EXPACC_NATIVE is 'off'")
+        if _asked() not in ("auto", "wait"):  # rather no compiler than one that nobody wanted
+            raise RuntimeError(
+                f"EXPACC_NATIVE must be 'auto', 'wait' or 'off'; got {_asked()!r}. Unset it."
+            )
         if sys.platform != "linux":
             raise RuntimeError(f"it is built on Linux only, not on {sys.platform}")
         path = _folder() / f"{_NAME}.so"
@@ -114,7 +123,7 @@ def _folder() -> Path:
     return Path(cache) / "expacc" / "native" / key
 
 
-def command(output: Path) -> list[str]:
+def _command(output: Path) -> list[str]:
     """The compiler's command line."""
     compiler = os.environ.get("CXX") or "c++"
     if shutil.which(compiler.split()[0]) is None:
@@ -156,7 +165,7 @@ def _compile(path: Path) -> None:
     try:
         # In a session of its own: Ctrl-C is for the training run, ``_stop`` is for this.
         _compiler = subprocess.Popen(
-            command(output),
+            _command(output),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
