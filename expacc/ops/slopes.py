@@ -24,17 +24,39 @@ from torch import Tensor
 
 from expacc.ops.quadrature import constant_like
 
-__all__ = ["win_slopes"]
+__all__ = ["slopes_within", "win_slopes"]
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
 _EXP_MIN = -80.0  # exp of less is subnormal in float32, and 100 times as slow
 _FARTHEST = 17.8  # φ(m/√2) is e^-79 there: a lead or lag beyond has no slope to speak of
 _SLICE = 1 << 17  # numbers evaluated at once: the second-level cache
+# On the CPU the last rows of a tensor are computed by other code than those that fill vectors, with
+# other last bits. With a multiple of every vector's width there are none.
+_WIDTH = 64
+_COSTLY = 3  # rivals from which it pays to look for the rows that count
 
 
 def win_slopes(leads: Tensor) -> Tensor:
     """∂P/∂lead of leads (rivals, rows) in units of the noise; +inf is an absent rival."""
+    rows = leads.shape[1]
+    if leads.device.type == "cpu" and rows % _WIDTH:
+        return _slopes(torch.nn.functional.pad(leads, (0, -rows % _WIDTH)))[:, :rows]
+    return _slopes(leads)
+
+
+def slopes_within(leads: Tensor, within: Tensor) -> Tensor:
+    """``win_slopes``, and 0 for the rows, (rows), that are not ``within``: at their cost alone."""
+    if leads.device.type != "cpu" or len(leads) < _COSTLY:  # elsewhere, counting them has to wait
+        return win_slopes(leads)
+    counted = within.nonzero().squeeze(1)
+    if 2 * len(counted) > leads.shape[1]:
+        return win_slopes(leads)
+    slopes = win_slopes(leads.index_select(1, counted))
+    return torch.zeros_like(leads).index_copy_(1, counted, slopes)
+
+
+def _slopes(leads: Tensor) -> Tensor:
     leads = leads.clamp(-_FARTHEST, _FARTHEST)
     rivals = leads.shape[0]
     if rivals == 1:
@@ -126,7 +148,7 @@ def _many(leads: Tensor) -> Tensor:
     rivals, rows = leads.shape
     offsets, step = _rule(rivals)
     nodes = constant_like(offsets, leads).view(-1, 1, 1)
-    most = max(1, _SLICE // (rivals * len(offsets)))
+    most = max(1, _SLICE // (rivals * len(offsets)) // _WIDTH) * _WIDTH
     if rows > most:
         return torch.cat([_many(part) for part in torch.split(leads, most, 1)], 1)
     centre = leads.amin(0, keepdim=True).mul_(-0.5)

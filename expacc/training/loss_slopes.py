@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from expacc.ops import error_of
-from expacc.ops.slopes import win_slopes
+from expacc.ops.slopes import slopes_within, win_slopes
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
 
@@ -178,9 +178,14 @@ def _win(
     if limit is not None:
         units = torch.minimum(units, limit)
     flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)
+    if limit is None:
+        slopes = win_slopes(flat)
+    else:  # a lead beyond the margin counts as the margin: no slope, and of most rows all are
+        within = units < limit
+        slopes = slopes_within(flat, within.any(1).view(-1))
     # Contiguous, so that sums add in the same order whatever the number of runs.
-    win = win_slopes(flat).view(classes - 1, runs, rows).transpose(0, 1).contiguous()
-    if limit is not None:  # a lead beyond the margin counts as the margin: no slope
-        win.mul_(units < limit)
+    win = slopes.reshape(classes - 1, runs, rows).transpose(0, 1).contiguous()
+    if limit is not None:
+        win.mul_(within)
     total = torch.empty_like(logits).scatter_(1, rivals, win)
     return total.scatter_(1, labels, win.sum(1, keepdim=True).neg_()), win, units
