@@ -13,6 +13,7 @@ from expacc.study.compare import (
     plan_study,
     run_study,
 )
+from expacc.study.pace import pace
 from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.study.rows import Row
 from expacc.study.selection import best_trial
@@ -162,6 +163,24 @@ def test_trials_cover_their_ranges():
     first, again = (trials_of("focal", "mlp", 5, 0, "a", 9, 3)[3].found for _ in range(2))
     assert first == again
     assert first != trials_of("focal", "mlp", 5, 0, "b", 9, 3)[3].found
+
+
+def test_the_usual_margin_of_exact_falls_with_the_rows():
+    first = [trials_of("exact", "linear", 1, 0, "", rows, 3)[0].found for rows in (9, 400, 9000)]
+    assert [found["margin"] for found in first] == [0.3, 0.15, 0.05]
+    assert all(found["last_sigma"] == pytest.approx(found["margin"] / 25) for found in first)
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "exact"])
+@pytest.mark.parametrize("rows", [1, 10, 65, 100, 1037, 1555, 20_000, 10**6])
+def test_batches_are_of_one_size(rows, loss):
+    batch, epochs = pace(rows, loss)
+    steps = -(-rows // batch)
+    assert steps * batch - rows < steps  # the last lacks less than a row for each of the others
+    assert batch <= 1024
+    assert batch >= min(rows, 32)
+    assert 10 <= epochs <= 250
+    assert steps * epochs >= min(1000, 250 * steps)
 
 
 @pytest.mark.parametrize("name", ["breast-cancer", "wine"])

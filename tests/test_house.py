@@ -116,7 +116,7 @@ FLOW = [
     {"expacc.study.many_tables"},
     {"expacc.study.stats", "expacc.study.answer", "expacc.study.figures_many"},
     {"expacc.study.record", "expacc.study.protocol", "expacc.study.plain_text"},
-    {"expacc.study.loss_names"},
+    {"expacc.study.loss_names", "expacc.study.pace"},
     {"expacc.study.palette", "expacc.study.suspects", "expacc.study.methods"},
     {"expacc.study.sheet"},
     {"expacc.study.leaderboard_table", "expacc.study.figures"},

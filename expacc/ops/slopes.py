@@ -46,8 +46,8 @@ def win_slopes(leads: Tensor) -> Tensor:
 
 
 def slopes_within(leads: Tensor, within: Tensor) -> Tensor:
-    """``win_slopes``, and 0 for the rows, (rows), that are not ``within``: at their cost alone."""
-    if leads.device.type != "cpu" or len(leads) < _COSTLY:  # elsewhere, counting them has to wait
+    """``win_slopes`` of the rows ``within``, (rows) bool, soon; the others' may be 0."""
+    if leads.device.type != "cpu" or len(leads) < _COSTLY:  # a GPU would have to wait for the count
         return win_slopes(leads)
     counted = within.nonzero().squeeze(1)
     if 2 * len(counted) > leads.shape[1]:

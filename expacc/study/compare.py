@@ -14,11 +14,12 @@ from expacc.refusals import check_choice, check_count, check_number
 from expacc.study.engine import Engine, Outcome, run_items
 from expacc.study.items import WorkItem, versions
 from expacc.study.loss_names import REFERENCE, loss_name
+from expacc.study.pace import PROTOCOL
 from expacc.study.parcel import pack_splits, pack_table
 from expacc.study.record import StudyRecord, TableFacts
 from expacc.study.rows import Row
 from expacc.study.store import Store
-from expacc.study.work import MODELS, PROTOCOL, failed_rows, runs_in
+from expacc.study.work import MODELS, failed_rows, runs_in
 from expacc.training import LOSS_NAMES
 
 __all__ = ["DEFAULT_LOSSES", "Settings", "Study", "load_record", "plan_study", "run_study"]

@@ -2,14 +2,16 @@
 
 import itertools
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 from expacc.study.compare import Study, identity
 from expacc.study.items import WorkItem
+from expacc.study.pace import pace
 from expacc.study.selection import INNER_FOLDS, SMALL
 from expacc.study.store import FILE, Store
-from expacc.study.work import BATCHES, EPOCHS, MODELS, STEPS
+from expacc.study.work import MODELS
 
 __all__ = ["expected_seconds", "items_done"]
 
@@ -39,13 +41,14 @@ def _seconds(study: Study, item: WorkItem) -> float:
     widths = (features, *MODELS[model].hidden, len(facts["classes"]))
     weights = sum(a * b for a, b in itertools.pairwise(widths))
     inner = INNER_FOLDS if rows < SMALL else 1
-    batch = min(BATCHES[1], max(BATCHES[0], rows / 16))
-    fewest, most = EPOCHS
-    seen = max(fewest * rows, min(most * rows, STEPS * batch))  # rows, over all epochs
-    steps = 2 * seen / min(batch, rows)  # of the search and of the final runs
-    runs: int = len(ask["losses"]) * (ask["trials"] * inner + ask["seeds"])
-    each: float = seen * (PER_ROW + PER_PRODUCT[model] * weights)
-    return PER_STEP * steps * len(ask["losses"]) + runs * each
+    runs = ask["trials"] * inner + ask["seeds"]
+    total = 0.0
+    for loss in ask["losses"]:
+        batch, epochs = pace(rows, loss)
+        steps = 2 * epochs * math.ceil(rows / batch)  # of the search and of the final runs
+        seen = runs * epochs * rows
+        total += PER_STEP * steps + seen * (PER_ROW + PER_PRODUCT[model] * weights)
+    return total
 
 
 def items_done(study: Study, folder: str | Path) -> set[str]:

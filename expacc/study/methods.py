@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name
+from expacc.study.pace import PROTOCOL, pace_text
 from expacc.study.plain_text import plain, share_text
 from expacc.study.protocol import read_protocol
 from expacc.study.record import StudyRecord
@@ -64,6 +65,8 @@ def methods_text(record: StudyRecord) -> str:
         else ""
     )
     sentences.append(f"The model was the same for all losses ({model}){searched}.")
+    if settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
+        sentences.append(pace_text())
     seeds = settings.get("seeds", 1)
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
     shown = {

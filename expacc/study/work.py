@@ -5,7 +5,6 @@ best trial of each loss is trained again on all training rows and scored on the 
 once.
 """
 
-import math
 import time
 import warnings
 from collections.abc import Mapping
@@ -24,22 +23,16 @@ from expacc.estimator.calibration import (
 from expacc.schedules import geometric
 from expacc.study.items import Shared, WorkItem
 from expacc.study.loss_names import OUTSIDE
+from expacc.study.pace import pace
 from expacc.study.parcel import unpack_split, unpack_table
 from expacc.study.rows import Predictions, Row
 from expacc.study.selection import best_trial, inner_splits
 from expacc.study.space import Trial, trials_of
 from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 
-__all__ = ["MODELS", "PROTOCOL", "execute", "failed_rows", "runs_in"]
+__all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
 
 MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
-# Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
-PROTOCOL = 4
-STEPS, BATCHES, EPOCHS = 1000, (64, 1024), (10, 250)
-BATCHES_AN_EPOCH = 16
-# EXACT divides by the deviation of its batch and, in the end, counts the errors of few rows of it:
-# in larger batches it finds better optima, at which its runs agree. Other losses gain nothing.
-EXACT_BATCHES_AN_EPOCH = 4
 
 Array = NDArray[np.float64]
 
@@ -122,17 +115,14 @@ class Bench:
             for loss in self.ask["losses"]
         }
 
-    def plan(self, rows: int, *, exact: bool, curves: bool) -> Plan:
-        """About 1,000 steps, of a sixteenth of the rows each; of a quarter for EXACT."""
-        fewest, most = EPOCHS
-        parts = EXACT_BATCHES_AN_EPOCH if exact else BATCHES_AN_EPOCH
-        batch = min(max(rows / parts, BATCHES[0]), BATCHES[1])
-        steps = math.ceil(rows / batch)
+    def plan(self, rows: int, loss: str, *, curves: bool) -> Plan:
+        """The pace of a loss, and what is the same for all."""
+        batch, epochs = pace(rows, loss)
         return Plan(
             MODELS[self.ask["model"]],
             "adam",
-            batch=math.ceil(rows / steps),  # all alike: a last batch of a few rows is noise
-            epochs=max(fewest, min(most, -(-STEPS // steps))),
+            batch=batch,
+            epochs=epochs,
             keep="last",
             curves=("validation",) if curves else (),
             seed=derive_seed(self.ask["seed"], self.item.key) % (1 << 31),
@@ -157,15 +147,16 @@ class Bench:
 
     def together(self, runs: dict[Any, Run], *, curves: bool = False) -> dict[Any, RunResult]:
         """Train on the device that the item names; models come back to the CPU."""
+        groups: dict[bool, dict[Any, Run]] = {}
+        for tag, run in runs.items():
+            groups.setdefault(run.loss == "exact", {})[tag] = run
         results: dict[Any, RunResult] = {}
-        for exact in (False, True):
-            own = {tag: run for tag, run in runs.items() if (run.loss == "exact") == exact}
-            if own:
-                rows = max(len(run.rows) for run in own.values())
-                plan = self.plan(rows, exact=exact, curves=curves)
-                device = self.ask.get("device", "cpu")
-                found = train_runs(self.rows, list(own.values()), plan, device=device)
-                results.update(zip(own, found, strict=True))
+        for group in groups.values():  # each at its own pace
+            longest = max(group.values(), key=lambda run: len(run.rows))
+            plan = self.plan(len(longest.rows), str(longest.loss), curves=curves)
+            device = self.ask.get("device", "cpu")
+            found = train_runs(self.rows, list(group.values()), plan, device=device)
+            results.update(zip(group, found, strict=True))
         return results
 
     def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, Calibration] | None]]:
