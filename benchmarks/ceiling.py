@@ -23,6 +23,7 @@ from torch import Tensor
 from expacc.data import Preprocessor, read_table
 from expacc.schedules import geometric
 from expacc.study.compare import Settings, plan_study
+from expacc.study.pace import pace
 from expacc.study.parcel import unpack_split
 from expacc.training import Model, Plan, Rows, Run, train_runs
 
@@ -74,7 +75,8 @@ def trained(kind: Kind, rows: Rows, starts: int, epochs: int) -> Tensor:
         )
         for start in range(starts)
     ]
-    plan = Plan(Model(), "adam", batch=128, epochs=epochs, keep="last", seed=0)
+    batch, _ = pace(len(everyone), kind.loss)
+    plan = Plan(Model(), "adam", batch=batch, epochs=epochs, keep="last", seed=0)
     layers = [result.model.layers[0] for result in train_runs(rows, runs, plan)]
     found = torch.stack([torch.cat([each.weight, each.bias[:, None]], 1) for each in layers])
     found = found.double() - found.double().mean(1, keepdim=True)

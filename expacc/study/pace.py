@@ -31,7 +31,7 @@ def pace_text() -> str:
     """The same in words."""
     return (
         f"Models were trained with Adam, the learning rate falling to a fiftieth, for about "
-        f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) of "
-        f"1/{PARTS} of the rows each, 1/{EXACT_PARTS} for EXACT, but {BATCHES[0]} to "
-        f"{BATCHES[1]:,}."
+        f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) in batches of "
+        f"1/{PARTS} of the rows (1/{EXACT_PARTS} for EXACT; at least {BATCHES[0]}, at most "
+        f"{BATCHES[1]:,} rows)."
     )
