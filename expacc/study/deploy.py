@@ -208,7 +208,7 @@ def train_loss(
     result = None
     if found is not None:
         run = bench.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
-        result = bench.together({loss: run})[loss]
+        result, _ = bench.together({loss: run})[loss]
     if found is None or result is None or result.model is None:
         raise ValueError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "

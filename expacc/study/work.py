@@ -145,23 +145,29 @@ class Bench:
             normalize=loss == "exact",
         )
 
-    def together(self, runs: dict[Any, Run], *, curves: bool = False) -> dict[Any, RunResult]:
-        """Train on the device that the item names; models come back to the CPU."""
+    def together(
+        self, runs: dict[Any, Run], *, curves: bool = False
+    ) -> dict[Any, tuple[RunResult, float]]:
+        """Train on the device that the item names; models come back to the CPU.
+
+        With each result its seconds: its share of those that it was trained together with.
+        """
         groups: dict[bool, dict[Any, Run]] = {}
         for tag, run in runs.items():
             groups.setdefault(run.loss == "exact", {})[tag] = run
-        results: dict[Any, RunResult] = {}
+        results: dict[Any, tuple[RunResult, float]] = {}
         for group in groups.values():  # each at its own pace
             longest = max(group.values(), key=lambda run: len(run.rows))
             plan = self.plan(len(longest.rows), str(longest.loss), curves=curves)
             device = self.ask.get("device", "cpu")
+            start = time.perf_counter()
             found = train_runs(self.rows, list(group.values()), plan, device=device)
-            results.update(zip(group, found, strict=True))
+            each = (time.perf_counter() - start) / len(group)
+            results.update((tag, (one, each)) for tag, one in zip(group, found, strict=True))
         return results
 
     def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, Calibration] | None]]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
-        start = time.perf_counter()
         runs = {
             (loss, trial.number, fold): self.run(
                 loss, trial, f"{loss}/{trial.number}/{fold}", rows, held
@@ -170,12 +176,13 @@ class Bench:
             for trial in trials
             for fold, (rows, held) in enumerate(self.inner)
         }
-        results = self.together(runs, curves=True)
-        each = (time.perf_counter() - start) / max(1, len(runs) / len(self.inner))
+        trained = self.together(runs, curves=True)
+        results = {tag: result for tag, (result, _) in trained.items()}
         found: list[Row] = []
         best: dict[str, tuple[Trial, Row, Calibration] | None] = {}
         for loss, trials in self.trials.items():
-            own = [self._trial_row(loss, trial, results, each) for trial in trials]
+            seconds = sum(trained[loss, 0, fold][1] for fold in range(len(self.inner)))
+            own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
             found += own
             best[loss] = None
             place = best_trial(own, sum(len(held) for _, held in self.inner))
@@ -236,7 +243,6 @@ class Bench:
         given: NDArray[np.int64],
     ) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
-        start = time.perf_counter()
         own = torch.from_numpy(self.own)
         runs = {
             (loss, seed): self.run(loss, found[0], f"{loss}/final/{seed}", own, None)
@@ -245,11 +251,10 @@ class Bench:
             for seed in range(self.ask["seeds"])
         }
         results = self.together(runs)
-        each = (time.perf_counter() - start) / max(1, len(runs))
         rows = []
         for loss, found in best.items():
             for seed in range(self.ask["seeds"]):
-                result = results.get((loss, seed))
+                result, seconds = results.get((loss, seed), (None, 0.0))
                 if found is None or result is None or result.model is None:
                     reason = (
                         "every trial diverged"
@@ -278,7 +283,7 @@ class Bench:
                         },
                         curves=trial_row.curves,
                         predictions=predictions,
-                        seconds=each,
+                        seconds=seconds,
                     )
                 )
         return rows
