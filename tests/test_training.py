@@ -13,7 +13,7 @@ from expacc.ops.slopes import slopes_within, win_slopes
 from expacc.schedules import focus_gradual, geometric, phases, sigma_tabular
 from expacc.training import LOSS_NAMES, Model, Plan, Rows, Run, objective_of, train_runs
 from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
-from expacc.training.loss_slopes import Batch
+from expacc.training.loss_slopes import Batch, exact
 
 
 def table(rows=120, features=5, classes=3, seed=0, dtype=torch.float32):
@@ -100,6 +100,14 @@ def test_slopes_of_the_rows_that_count(rivals, share):
     within = torch.rand(1000, generator=generator) < share
     slopes = slopes_within(leads, within)
     assert torch.equal(slopes[:, within], win_slopes(leads)[:, within])
+
+
+@pytest.mark.parametrize("standardized", [True, False])
+def test_nan_logits_are_not_taken_for_rows_beyond_the_margin(standardized):
+    logits = torch.full((1, 5, 8), math.nan)
+    batch = Batch(torch.zeros(1, 1, 8, dtype=torch.int64), 1 / 8, 8.0)
+    numbers = {"sigma": torch.full((1, 1, 1), 0.1), "margin": torch.full((1, 1, 1), 0.5)}
+    assert exact(standardized, limited=True)(logits, batch, numbers).isnan().any()
 
 
 def loss_of(name, numbers):

@@ -2,15 +2,20 @@
 
 import math
 
-__all__ = ["PROTOCOL", "pace", "pace_text"]
+__all__ = ["PROTOCOL", "pace", "pace_text", "parts"]
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 4
 STEPS, BATCHES, EPOCHS = 1000, (64, 1024), (10, 250)
 PARTS = 16  # batches an epoch
 # EXACT divides by the deviation of its batch and, in the end, counts the errors of few of its rows:
-# in larger batches it finds better optima, and runs agree on them. Other losses gain nothing.
+# on car, larger batches find better optima, and runs agree on them. Cross entropy gains nothing.
 EXACT_PARTS = 4
+
+
+def parts(loss: str) -> int:
+    """How many batches an epoch should have; losses with equal numbers can train together."""
+    return EXACT_PARTS if loss == "exact" else PARTS
 
 
 def pace(rows: int, loss: str) -> tuple[int, int]:
@@ -21,7 +26,7 @@ def pace(rows: int, loss: str) -> tuple[int, int]:
     """
     fewest, most = EPOCHS
     least, largest = BATCHES
-    batch = min(max(rows / (EXACT_PARTS if loss == "exact" else PARTS), least), largest)
+    batch = min(max(rows / parts(loss), least), largest)
     steps = math.ceil(rows / batch)
     # Batches of one size: a last one of a few rows would be noise.
     return math.ceil(rows / steps), max(fewest, min(most, math.ceil(STEPS / steps)))

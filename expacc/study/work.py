@@ -23,7 +23,7 @@ from expacc.estimator.calibration import (
 from expacc.schedules import geometric
 from expacc.study.items import Shared, WorkItem
 from expacc.study.loss_names import OUTSIDE
-from expacc.study.pace import pace
+from expacc.study.pace import pace, parts
 from expacc.study.parcel import unpack_split, unpack_table
 from expacc.study.rows import Predictions, Row
 from expacc.study.selection import best_trial, inner_splits
@@ -152,9 +152,9 @@ class Bench:
 
         With each result its seconds: its share of those that it was trained together with.
         """
-        groups: dict[bool, dict[Any, Run]] = {}
+        groups: dict[int, dict[Any, Run]] = {}
         for tag, run in runs.items():
-            groups.setdefault(run.loss == "exact", {})[tag] = run
+            groups.setdefault(parts(str(run.loss)), {})[tag] = run
         results: dict[Any, tuple[RunResult, float]] = {}
         for group in groups.values():  # each at its own pace
             longest = max(group.values(), key=lambda run: len(run.rows))

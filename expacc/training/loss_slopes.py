@@ -181,7 +181,7 @@ def _win(
     if limit is None:
         slopes = win_slopes(flat)
     else:  # a lead beyond the margin counts as the margin: no slope, and of most rows all are
-        within = units < limit
+        within = (units >= limit).logical_not_()  # NaN is not beyond it, and must not be lost
         slopes = slopes_within(flat, within.any(1).view(-1))
     # Contiguous, so that sums add in the same order whatever the number of runs.
     win = slopes.reshape(classes - 1, runs, rows).transpose(0, 1).contiguous()
