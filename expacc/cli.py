@@ -37,7 +37,10 @@ Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
 ModelName = Annotated[str, Option("--model", metavar="linear|mlp", help="What to train.")]
-Trials = Annotated[int, Option("--trials", metavar="N", help="Of the search, a loss and fold.")]
+Trials = Annotated[
+    int | None,
+    Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 10 to 20."),
+]
 
 
 def _version(asked: bool) -> None:
@@ -73,7 +76,7 @@ def compare(
         Option("--losses", metavar="A,B|all", help="Which; default: six of different kinds."),
     ] = None,
     model: ModelName = "linear",
-    trials: Trials = 20,
+    trials: Trials = None,
     folds: Annotated[
         str, Option("--folds", metavar="10|5x2|holdout", help="How accuracy is measured.")
     ] = "10",
@@ -158,7 +161,7 @@ def fit(
         str | None, Option("--model", metavar="linear|mlp", help="Default: linear, or the study's.")
     ] = None,
     trials: Annotated[
-        int | None, Option("--trials", metavar="N", help="Default: 20, or the study's.")
+        int | None, Option("--trials", metavar="N", help="Default: 10 to 20, or the study's.")
     ] = None,
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME-model.")

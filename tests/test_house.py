@@ -28,6 +28,7 @@ FLOW = [
         "expacc.ops.calm_table",
     },
     {"expacc.ops.normal", "expacc.ops.slopes", "expacc.ops.kernels_normal"},
+    {"expacc.ops.slopes_near"},
     {"expacc.ops.reference", "expacc.ops.noise", "expacc.ops.calm", "expacc.optim"},
     {"expacc.ops.orthant"},
     {
@@ -130,6 +131,7 @@ FLOW = [
     {"expacc.study.report", "expacc.study.terminal"},
     {"expacc.study.parcel", "expacc.study.space", "expacc.study.selection"},
     {"expacc.study.work"},
+    {"expacc.study.cost"},
     {"expacc.study.compare"},
     {"expacc.study.forecast", "expacc.study.deploy"},
     {"expacc.study.predictions"},

@@ -9,7 +9,6 @@ from torch import nn
 
 import expacc
 from expacc import baselines, functional
-from expacc.ops.slopes import slopes_within, win_slopes
 from expacc.schedules import focus_gradual, geometric, phases, sigma_tabular
 from expacc.training import LOSS_NAMES, Model, Plan, Rows, Run, objective_of, train_runs
 from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
@@ -65,41 +64,6 @@ def test_shorter_runs_have_their_rows_first():
 
 
 # ---------------------------------------------------------------------------------------- slopes
-
-
-@pytest.mark.parametrize("rivals", [1, 2, 3, 4, 9, 30, 200])
-def test_win_slopes(rivals):
-    generator = torch.Generator().manual_seed(rivals)
-    for scale in (0.01, 0.3, 3.0):
-        for shift in (-4.0, -1.0, 0.0, 1.0, 4.0):
-            leads = torch.randn(rivals, 60, generator=generator) * scale + shift
-            leaf = leads.t().double().requires_grad_()
-            (true,) = torch.autograd.grad(expacc.orthant_prob(leaf).sum(), leaf)
-            error = (win_slopes(leads).double() - true.t()).abs()
-            assert error.max() < 4e-7
-            assert (error.amax(0) <= 4e-3 * true.amax(1) + 1e-30).all()
-    absent = win_slopes(torch.full((rivals, 2), math.inf))
-    assert (absent.abs() < 1e-30).all()
-
-
-@pytest.mark.parametrize("rivals", [1, 2, 3, 4, 5, 9, 30, 200])
-def test_win_slopes_do_not_depend_on_a_row_s_company(rivals):
-    generator = torch.Generator().manual_seed(rivals)
-    leads = torch.randn(rivals, 2999, generator=generator) * 4
-    slopes = win_slopes(leads)
-    for count in (1, 7, 64, 701, 2998):
-        some = torch.randperm(2999, generator=generator)[:count]
-        assert torch.equal(win_slopes(leads[:, some].contiguous()), slopes[:, some])
-
-
-@pytest.mark.parametrize("rivals", [2, 3, 9])
-@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
-def test_slopes_of_the_rows_that_count(rivals, share):
-    generator = torch.Generator().manual_seed(rivals)
-    leads = torch.randn(rivals, 1000, generator=generator)
-    within = torch.rand(1000, generator=generator) < share
-    slopes = slopes_within(leads, within)
-    assert torch.equal(slopes[:, within], win_slopes(leads)[:, within])
 
 
 @pytest.mark.parametrize("standardized", [True, False])

@@ -50,7 +50,8 @@ class Where:
 
 def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
     """Names between commas; 'all' is every loss that can stand alone."""
-    from expacc.study.compare import DEFAULT_LOSSES, NEVER_ALONE
+    from expacc.study.compare import NEVER_ALONE
+    from expacc.study.loss_names import DEFAULT_LOSSES
     from expacc.training import LOSS_NAMES
 
     names = [name.strip() for part in text or () for name in part.split(",") if name.strip()]
@@ -124,12 +125,15 @@ def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
 
 
 def _planned(study: "Study") -> str:
+    from expacc.study.plain_text import trials_text
+
     asked = study.settings
     tables = f"{len(study.tables)} table{'s' if len(study.tables) > 1 else ''}"
     noise = f", label noise {', '.join(f'{s:g}' for s in asked.label_noise)}"
     return (
         f"{study.runs:,} runs: {len(asked.losses)} losses, {asked.model} model, {tables}, folds "
-        f"{asked.folds}, {asked.trials} trials each{noise if any(asked.label_noise) else ''}"
+        f"{asked.folds}, {trials_text(study.trials)} each"
+        f"{noise if any(asked.label_noise) else ''}"
     )
 
 

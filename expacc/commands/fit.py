@@ -66,6 +66,8 @@ def _train(table: "Table", asked: Asked, screen: Screen) -> "Deployed":
         record = load_record(asked.study)
         loss = loss or winner_of(record, table)
         settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
+        if isinstance(settings["trials"], list):  # several tables: each has its own number again
+            del settings["trials"]
     if loss is None and asked.trials is not None:
         raise ValueError("--trials must come with --loss or --from; got neither.")
     own = {"model": asked.model, "trials": asked.trials, "seed": asked.seed}

@@ -17,6 +17,7 @@ times the cost.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -24,36 +25,29 @@ from torch import Tensor
 
 from expacc.ops.quadrature import constant_like
 
-__all__ = ["slopes_within", "win_slopes"]
+__all__ = ["EXP_MIN", "WIDTH", "in_full_vectors", "win_slopes"]
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1 / math.sqrt(2 * math.pi)
-_EXP_MIN = -80.0  # exp of less is subnormal in float32, and 100 times as slow
+EXP_MIN = -80.0  # exp of less is subnormal in float32, and 100 times as slow
 _FARTHEST = 17.8  # φ(m/√2) is e^-79 there: a lead or lag beyond has no slope to speak of
 _SLICE = 1 << 17  # numbers evaluated at once: the second-level cache
 # On the CPU the last rows of a tensor are computed by other code than those that fill vectors, with
 # other last bits. With a multiple of every vector's width there are none.
-_WIDTH = 64
-_COSTLY = 3  # rivals from which it pays to look for the rows that count
+WIDTH = 64
 
 
 def win_slopes(leads: Tensor) -> Tensor:
     """∂P/∂lead of leads (rivals, rows) in units of the noise; +inf is an absent rival."""
-    rows = leads.shape[1]
-    if leads.device.type == "cpu" and rows % _WIDTH:
-        return _slopes(torch.nn.functional.pad(leads, (0, -rows % _WIDTH)))[:, :rows]
-    return _slopes(leads)
+    return _slopes(leads) if leads.device.type != "cpu" else in_full_vectors(_slopes, leads)
 
 
-def slopes_within(leads: Tensor, within: Tensor) -> Tensor:
-    """``win_slopes`` of the rows ``within``, (rows) bool, soon; the others' may be 0."""
-    if leads.device.type != "cpu" or len(leads) < _COSTLY:  # a GPU would have to wait for the count
-        return win_slopes(leads)
-    counted = within.nonzero().squeeze(1)
-    if 2 * len(counted) > leads.shape[1]:
-        return win_slopes(leads)
-    slopes = win_slopes(leads.index_select(1, counted))
-    return torch.zeros_like(leads).index_copy_(1, counted, slopes)
+def in_full_vectors(function: Callable[[Tensor], Tensor], given: Tensor) -> Tensor:
+    """The function's results for columns filled up with zeros; theirs are dropped."""
+    rows = given.shape[1]
+    if rows % WIDTH == 0:
+        return function(given)
+    return function(torch.nn.functional.pad(given, (0, -rows % WIDTH)))[:, :rows]
 
 
 def _slopes(leads: Tensor) -> Tensor:
@@ -128,7 +122,7 @@ def _three(leads: Tensor) -> Tensor:
     behind.sub_(scaled, alpha=0.5)
     exponent = torch.addcmul(known.logs, behind.square().sum(0), known.squares)
     exponent.addcmul_(behind[0] * behind[1], known.products)
-    joint = exponent.clamp_(min=_EXP_MIN).exp_().sum(0)
+    joint = exponent.clamp_(min=EXP_MIN).exp_().sum(0)
     tails = behind.erfc_()
     # The density of a dead heat: m²/4 is 3/4 of the scaled square.
     crossing = torch.addcmul(known.log_crossing, scaled, scaled, value=-0.75).exp_()
@@ -148,13 +142,13 @@ def _many(leads: Tensor) -> Tensor:
     rivals, rows = leads.shape
     offsets, step = _rule(rivals)
     nodes = constant_like(offsets, leads).view(-1, 1, 1)
-    most = max(1, _SLICE // (rivals * len(offsets)) // _WIDTH) * _WIDTH
+    most = max(1, _SLICE // (rivals * len(offsets)) // WIDTH) * WIDTH
     if rows > most:
         return torch.cat([_many(part) for part in torch.split(leads, most, 1)], 1)
     centre = leads.amin(0, keepdim=True).mul_(-0.5)
     z = nodes + centre  # (nodes, 1, rows)
     x = (leads + z).clamp_(min=-12.0)
     cdf = torch.erfc(x * -_ROOT_HALF).mul_(0.5)
-    hazard = x.square_().mul_(-0.5).clamp_(min=_EXP_MIN).exp_().div_(cdf)
-    win = cdf.log_().sum(1, keepdim=True).sub_(z.square_().mul_(0.5)).clamp_(min=_EXP_MIN).exp_()
+    hazard = x.square_().mul_(-0.5).clamp_(min=EXP_MIN).exp_().div_(cdf)
+    win = cdf.log_().sum(1, keepdim=True).sub_(z.square_().mul_(0.5)).clamp_(min=EXP_MIN).exp_()
     return hazard.mul_(win).sum(0).mul_(step * _DENSITY * _DENSITY)

@@ -11,9 +11,10 @@ import numpy as np
 
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.refusals import check_choice, check_count, check_number
+from expacc.study.cost import trials_for
 from expacc.study.engine import Engine, Outcome, run_items
 from expacc.study.items import WorkItem, versions
-from expacc.study.loss_names import REFERENCE, loss_name
+from expacc.study.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.study.pace import PROTOCOL
 from expacc.study.parcel import pack_splits, pack_table
 from expacc.study.record import StudyRecord, TableFacts
@@ -22,16 +23,8 @@ from expacc.study.store import Store
 from expacc.study.work import MODELS, failed_rows, runs_in
 from expacc.training import LOSS_NAMES
 
-__all__ = ["DEFAULT_LOSSES", "Settings", "Study", "load_record", "plan_study", "run_study"]
+__all__ = ["Settings", "Study", "load_record", "plan_study", "run_study"]
 
-DEFAULT_LOSSES = (
-    "cross_entropy",
-    "hinge",
-    "focal",
-    "leaky_expected_error",
-    "mixed_expected_error",
-    "exact",
-)
 EXECUTOR = "expacc.study.work:execute"
 NEVER_ALONE = "complement_entropy"  # it knows nothing of the true class's own score
 
@@ -43,7 +36,8 @@ class Settings:
     Args:
         losses: names of ``expacc.training.LOSS_NAMES``; cross entropy is always among them.
         model: 'linear' or 'mlp' (64 hidden units).
-        trials: of the search, per loss and fold.
+        trials: of the search, per loss and fold; None for as many, 10 to 20, as a table of that
+            size can have in about a minute.
         folds: '5x2', a number of folds, 'RxK' for repeats, or 'holdout'.
         seeds: final runs per fold, averaged.
         label_noise: shares of training labels to replace.
@@ -52,7 +46,7 @@ class Settings:
 
     losses: tuple[str, ...] = DEFAULT_LOSSES
     model: str = "linear"
-    trials: int = 20
+    trials: int | None = None
     folds: str = "10"
     seeds: int = 5
     label_noise: tuple[float, ...] = (0.0,)
@@ -66,7 +60,8 @@ class Settings:
             object.__setattr__(self, "losses", (REFERENCE, *self.losses))
         object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))
         check_choice("model", self.model, tuple(MODELS))
-        check_count("trials", self.trials)
+        if self.trials is not None:
+            check_count("trials", self.trials)
         check_count("seeds", self.seeds)
         for share in self.label_noise:
             check_number("label_noise", share, low=0, high=1, open_high=True)
@@ -95,6 +90,12 @@ class Study:
     def runs(self) -> int:
         """How many rows there will be."""
         return sum(item.runs for item in self.items)
+
+    @property
+    def trials(self) -> int | list[int]:
+        """Of the search: the number, or the different ones of several tables."""
+        counts = sorted({int(item.payload["trials"]) for item in self.items})
+        return counts[0] if len(counts) == 1 else counts
 
 
 def _read_folds(folds: str) -> tuple[str, int, int]:
@@ -177,6 +178,7 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
             target=table.target.name,
             folds=tuple(split.name for split in splits),
         )
+        trials = settings.trials or trials_for(table, settings.model)
         for noise in settings.label_noise:
             for split in splits:
                 payload = {
@@ -185,7 +187,7 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
                     "noise": noise,
                     "losses": list(settings.losses),
                     "model": settings.model,
-                    "trials": settings.trials,
+                    "trials": trials,
                     "seeds": settings.seeds,
                     "seed": settings.seed,
                     "device": device,
@@ -199,6 +201,7 @@ def identity(study: Study) -> dict[str, Any]:
     """What makes a study this one, for the store."""
     return {
         **{name: _plain(value) for name, value in asdict(study.settings).items()},
+        "trials": study.trials,
         "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
     }

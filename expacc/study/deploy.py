@@ -20,6 +20,7 @@ from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.refusals import check_choice
 from expacc.study.compare import Settings, check_device
+from expacc.study.cost import trials_for
 from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
@@ -184,7 +185,7 @@ def train_loss(
     loss: str,
     *,
     model: str = "linear",
-    trials: int = 20,
+    trials: int | None = None,
     seed: int = 0,
     device: str = "cpu",
 ) -> Deployed:
@@ -193,6 +194,7 @@ def train_loss(
     So what the study measured is the accuracy of this very procedure.
     """
     asked = Settings(losses=(loss,), model=model, trials=trials, seed=seed)  # checks them
+    count = asked.trials or trials_for(table, asked.model)
     preprocessor = Preprocessor.fit(table)
     codes = np.asarray(table.target.codes)
     rows = np.arange(table.rows)
@@ -200,9 +202,9 @@ def train_loss(
     wrong = np.zeros(table.rows, np.bool_)
     train = TrainRows(features, codes, table.target.classes, rows, wrong)
     payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
-    payload |= {"model": asked.model, "trials": asked.trials, "seeds": 1, "noise": 0.0}
+    payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
     payload |= {"device": check_device(device)}
-    bench = Bench(WorkItem(f"{table.name}|all rows", payload, trials + 1), train)
+    bench = Bench(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
     _, best = bench.search()
     found = best[loss]
     result = None
@@ -226,7 +228,7 @@ def train_loss(
     classifier.bend_ = calibration.bend
     classifier.chosen_ = {"loss": loss, **trial.found}
     classifier.held_out_ = {loss: row.metrics["validation_accuracy"]}
-    return _deployed(classifier, preprocessor, table, f"best of {trials} trials")
+    return _deployed(classifier, preprocessor, table, f"best of {count} trials")
 
 
 def winner_of(record: StudyRecord, table: Table) -> str:

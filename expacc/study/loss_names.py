@@ -2,10 +2,25 @@
 
 from expacc.study.plain_text import plain
 
-__all__ = ["ACCURACY_TRAINED", "OUTSIDE", "REFERENCE", "loss_name", "loss_order"]
+__all__ = [
+    "ACCURACY_TRAINED",
+    "DEFAULT_LOSSES",
+    "OUTSIDE",
+    "REFERENCE",
+    "loss_name",
+    "loss_order",
+]
 
 REFERENCE = "cross_entropy"
 OUTSIDE = "logistic_regression"
+DEFAULT_LOSSES = (
+    "cross_entropy",
+    "hinge",
+    "focal",
+    "leaky_expected_error",
+    "mixed_expected_error",
+    "exact",
+)
 
 _NAMES = {
     "cross_entropy": "cross entropy",

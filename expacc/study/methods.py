@@ -5,7 +5,7 @@ from typing import Any
 
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name
 from expacc.study.pace import PROTOCOL, pace_text
-from expacc.study.plain_text import plain, share_text
+from expacc.study.plain_text import plain, share_text, trials_text
 from expacc.study.protocol import read_protocol
 from expacc.study.record import StudyRecord
 
@@ -60,7 +60,7 @@ def methods_text(record: StudyRecord) -> str:
     trials = settings.get("trials")
     searched = (
         f"; for every loss and every training set, its hyper-parameters were chosen in "
-        f"{setting_text(trials)} trials by accuracy on validation rows taken from the training rows"
+        f"{trials_text(trials)} by accuracy on validation rows taken from the training rows"
         if trials
         else ""
     )

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-__all__ = ["duration", "percent", "plain", "points", "share_text"]
+__all__ = ["duration", "percent", "plain", "points", "share_text", "trials_text"]
 
 
 def plain(text: str, most: int = 0) -> str:
@@ -55,6 +55,17 @@ def share_text(share: float) -> str:
     ('5 %', '12.5 %')
     """
     return f"{share * 100:g} %"
+
+
+def trials_text(trials: int | list[int]) -> str:
+    """Write how many trials a search had, of one table or of several.
+
+    >>> trials_text(20), trials_text([10, 14, 20])
+    ('20 trials', '10 to 20 trials')
+    """
+    if isinstance(trials, int):
+        return f"{trials} trial{'s' if trials != 1 else ''}"
+    return f"{min(trials)} to {max(trials)} trials"
 
 
 def duration(seconds: float) -> str:

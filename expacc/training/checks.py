@@ -61,7 +61,7 @@ def _check_plan(plan: Plan) -> None:
     check_choice("optimizer", plan.optimizer, ("sgd", "adam", "adamw"))
     check_choice("keep", plan.keep, ("best", "last"))
     check_choice("start", model.start, ("uniform", "zeros"))
-    for name, count in (("batch", plan.batch), ("epochs", plan.epochs)):
+    for name, count in (("batch", plan.batch), ("epochs", plan.epochs), ("every", plan.every)):
         check_count(name, count)
     for name, maybe in (("steps", plan.steps), ("patience", plan.patience)):
         if maybe is not None:

@@ -61,8 +61,10 @@ class Record:
         """Note the end of an epoch (from 1) and return the places of the runs that go on."""
         good = good_steps.tolist()
         fine = [place for place, count in enumerate(good) if count == steps]
+        due = epoch % self.plan.every == 0 or epoch == self.plan.epochs
         for name in self.look_at:
-            self._look(name, fine, theta)
+            if due or (self.watched and name == "validation"):
+                self._look(name, fine, theta)
         going = []
         for place, run in enumerate(self.alive):
             if good[place] != steps:

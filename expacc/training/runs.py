@@ -105,8 +105,9 @@ class Plan:
         min_epochs: before which none stops.
         keep: weights of the 'best' epoch on the validation rows (the earliest of equals; the last
             for runs without), or of the 'last'.
-        curves: evaluate each epoch: () or some of 'validation' and 'train'. Early stopping and
-            keep='best' look at validation anyway.
+        curves: evaluate now and then: () or some of 'validation' and 'train'. Early stopping and
+            keep='best' look at validation each epoch anyway.
+        every: epochs from one point of the curves to the next; the last epoch always has one.
         seed: the study's.
     """
 
@@ -119,6 +120,7 @@ class Plan:
     min_epochs: int = 1
     keep: Literal["best", "last"] = "best"
     curves: tuple[str, ...] = ()
+    every: int = 1
     seed: int = 0
 
 
@@ -165,7 +167,7 @@ class RunResult:
         best_epoch: whose weights are kept, from 1.
         stopped: whether patience ended it.
         failed_step: the first step (from 1) whose gradient was not finite; None for a good run.
-        curves: per epoch: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…'.
+        curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…'.
     """
 
     key: str

@@ -1,0 +1,83 @@
+"""What a fold of a study costs on one core, by the shape of its table, and what trials that buys.
+
+The order of magnitude, no more: fitted by hand to the times of single folds, of tables with 1,300
+to 6,000 rows, 4 to 166 features and 2 to 10 classes, on a busy machine.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+from expacc.data import Table
+from expacc.study.loss_names import DEFAULT_LOSSES
+from expacc.study.pace import pace
+from expacc.study.selection import INNER_FOLDS, SMALL
+from expacc.study.work import MODELS
+
+__all__ = ["fold_seconds", "trials_for"]
+
+# Seconds: per step, however few runs share it; per run and row of a batch; per feature of that row,
+# which has to be fetched; and per weight. Large products are cheaper.
+PER_STEP, EXACT_PER_STEP = 2.5e-4, 1e-3
+PER_ROW, EXACT_PER_ROW, PER_FEATURE = 1.0e-7, 1.5e-7, 7e-10
+PER_WEIGHT = {"linear": 5e-10, "mlp": 3e-10}
+# From four rivals on EXACT is an integral with a factor for each, in the end for the nearest only.
+PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
+
+TRIALS = (10, 20)
+FOLD = 13.0  # seconds that trials may take: ten folds on two cores are then about a minute
+SEEDS = 5
+
+
+def fold_seconds(
+    rows: int,
+    features: int,
+    classes: int,
+    *,
+    losses: Sequence[str],
+    model: str = "linear",
+    trials: int = TRIALS[1],
+    seeds: int = SEEDS,
+) -> float:
+    """One core's seconds for the search and the final runs on so many training rows."""
+    widths = (features, *MODELS[model].hidden, classes)
+    weights = sum(into * out for into, out in itertools.pairwise(widths))
+    inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
+    total = 0.0
+    for loss in losses:
+        exact = loss == "exact"
+        row = PER_FEATURE * features + PER_WEIGHT[model] * weights
+        row += EXACT_PER_ROW if exact else PER_ROW
+        if exact:
+            first, most = FACTORS
+            row += PER_RIVAL * classes
+            row += PER_FACTOR * min(classes - 1, most) if classes > first else 0
+        for runs, seen in ((trials * inner, math.ceil(part * rows)), (seeds, rows)):
+            batch, epochs = pace(seen, loss)
+            steps = epochs * math.ceil(seen / batch)
+            total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
+    return total
+
+
+def trials_for(table: Table, model: str) -> int:
+    """As many trials as the default contest on this table can have in about a minute, 10 to 20.
+
+    The same for every loss, and whatever losses and folds are asked for.
+    """
+    features = sum(max(1, len(column.levels)) for column in table.columns)
+    return usual_trials(table.rows, features, len(table.target.classes), model)
+
+
+def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
+    """``trials_for`` of a table of this shape.
+
+    >>> usual_trials(1728, 21, 4, "linear"), usual_trials(1797, 64, 10, "linear")
+    (20, 10)
+    """
+    cost = functools.partial(
+        fold_seconds, math.ceil(0.9 * rows), features, classes, losses=DEFAULT_LOSSES, model=model
+    )
+    fixed, one = cost(trials=0), cost(trials=1)
+    fewest, most = TRIALS
+    return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
