@@ -1,4 +1,4 @@
-"""How training went: curves by epoch, and what the search tried."""
+"""How training went: curves, and what the search tried."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter
 
 from expacc.study.figures import Chart, chart, legend_place, tidy_axes
 from expacc.study.loss_names import loss_name, loss_order
@@ -23,13 +23,17 @@ MOST_POINTS = 150  # of a panel of the search
 
 
 def _together(curves: Sequence[Sequence[float]]) -> Floats:
-    """Runs × epochs; a run that stopped early keeps its last value."""
-    longest = max(map(len, curves))
-    return np.array([[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves])
+    """Runs × points, each from the start to the end of its training.
+
+    Tables and losses differ in epochs, so runs are compared by the share of training done.
+    """
+    most = max(map(len, curves))
+    share = np.linspace(0, 1, most)
+    return np.array([np.interp(share, np.linspace(0, 1, len(curve)), curve) for curve in curves])
 
 
 def curve_chart(rows: Sequence[Row], look: Mapping[str, Look]) -> Chart | None:
-    """Draw accuracy by epoch for each loss: the mean of its final runs, and their spread."""
+    """Draw accuracy as training goes on: the mean of each loss's final runs, and their spread."""
     one_table = len({row.table for row in rows}) == 1
     found: dict[str, dict[str, Floats]] = {}
     for name in _PANELS:
@@ -53,17 +57,16 @@ def curve_chart(rows: Sequence[Row], look: Mapping[str, Look]) -> Chart | None:
         handles: dict[str, Line2D] = {}
         for axes, (name, by_loss) in zip(grid.flat, found.items(), strict=True):
             for loss, values in by_loss.items():
-                style, epochs = look[loss], np.arange(1, values.shape[1] + 1)
+                style, done = look[loss], np.linspace(0, 100, values.shape[1] + 1)[1:]
                 mean, spread = values.mean(0), values.std(0)
                 if one_table:  # tables differ far more than losses do
                     axes.fill_between(
-                        epochs, mean - spread, mean + spread, color=style.colour, alpha=0.1, lw=0
+                        done, mean - spread, mean + spread, color=style.colour, alpha=0.1, lw=0
                     )
-                (line,) = axes.plot(epochs, mean, color=style.colour, ls=style.dash, lw=1.7)
+                (line,) = axes.plot(done, mean, color=style.colour, ls=style.dash, lw=1.7)
                 handles.setdefault(loss, line)
             axes.set_title(_PANELS[name], color=INK)
-            axes.set_xlabel("epoch")
-            axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+            axes.set_xlabel("training done (%)")
             _look_at_the_end(axes, list(by_loss.values()))
             tidy_axes(axes, grid="y")
         for axes in grid[:, 0]:
@@ -78,9 +81,9 @@ def curve_chart(rows: Sequence[Row], look: Mapping[str, Look]) -> Chart | None:
         "curves",
         "Training curves",
         f"The mean over the final runs{', with one standard deviation as a band' * one_table}. A "
-        "curve that still rises at the end wants more epochs; a training curve far above its "
+        "curve that still rises at the end wants longer training; a training curve far above its "
         "validation curve has learnt rows by heart.",
-        f"Accuracy on {_PANELS[name]} at the last epoch: {ends}.",
+        f"Accuracy on {_PANELS[name]} at the end: {ends}.",
         draw,
     )
 

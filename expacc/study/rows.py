@@ -86,7 +86,7 @@ class Row:
         metrics: of final and outside rows 'accuracy', 'balanced_accuracy', 'log_loss',
             'calibration_error', 'train_accuracy', 'temperature', 'bend'; of trials
             'validation_accuracy' and 'validation_loss'. Empty for a failed run.
-        curves: name → one number per epoch: 'validation_accuracy', 'train_accuracy' …
+        curves: name → numbers at even distances up to the last epoch: 'validation_accuracy' …
         predictions: of final and outside rows.
         seconds: its share of the time of what was trained with it.
         failure: why there is no score; None for a good run.
