@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -207,6 +208,25 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     assert main(["fit", *shlex.split(last.split("expacc fit ")[1]), "--quiet"]) == 0
     assert main(["predict", "expacc-t-model", "t.data", "-o", "p.csv"]) == 0
     assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
+
+
+def test_a_table_of_many_is_fitted_with_its_own_number_of_trials(tmp_path, monkeypatch, capsys):
+    settings = {"model": "linear", "trials": [10, 20], "seed": 3}
+    asked = {}
+
+    class Trained(Exception):
+        """What there is to see has been seen."""
+
+    def train(table, loss, **settings):
+        asked.update(settings)
+        raise Trained
+
+    monkeypatch.setattr("expacc.study.compare.load_record", lambda _: Mock(settings=settings))
+    monkeypatch.setattr("expacc.study.deploy.winner_of", lambda *_: "exact")
+    monkeypatch.setattr("expacc.study.deploy.train_loss", train)
+    with pytest.raises(Trained):
+        main(["fit", "iris", "--from", str(tmp_path), "--debug"])
+    assert asked == {"model": "linear", "seed": 3, "device": "cpu"}
 
 
 def test_two_tables_and_two_shares_of_noise(capsys, tmp_path, monkeypatch):

@@ -6,14 +6,16 @@ import pytest
 from expacc.data import read_table
 from expacc.study import work
 from expacc.study.compare import (
-    DEFAULT_LOSSES,
     Settings,
     best_so_far,
+    identity,
     load_record,
     plan_study,
     run_study,
 )
-from expacc.study.pace import pace
+from expacc.study.cost import fold_seconds, usual_trials
+from expacc.study.loss_names import DEFAULT_LOSSES
+from expacc.study.pace import pace, points
 from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.study.rows import Row
 from expacc.study.selection import best_trial
@@ -75,6 +77,48 @@ def test_items_are_folds_times_noise(iris, folds, names):
     assert [item.payload["fold"] for item in planned.items] == names * 2
     assert len({item.key for item in planned.items}) == 2 * len(names)
     assert planned.runs == 2 * len(names) * (6 * (3 + 5) + 1)
+
+
+def test_larger_tables_have_fewer_trials_unless_asked_for(iris):
+    digits = read_table("digits")
+    both = plan_study([iris, digits], Settings(losses=("exact",), folds="2"))
+    assert {item.payload["table"]: item.payload["trials"] for item in both.items} == {
+        "iris": 20,
+        "digits": 10,
+    }
+    assert both.trials == identity(both)["trials"] == [10, 20]
+    asked = plan_study([iris, digits], Settings(folds="2", trials=7))
+    assert asked.trials == identity(asked)["trials"] == 7
+    # What was typed or left open makes no difference to a resumed study.
+    open_, typed = (plan_study([iris], Settings(folds="2", trials=n)) for n in (None, 20))
+    assert identity(open_) == identity(typed)
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp"])
+def test_trials_and_seconds_go_with_the_size_of_a_table(model):
+    def shape(rows, features, classes):
+        return usual_trials(rows, features, classes, model), fold_seconds(
+            rows, features, classes, losses=DEFAULT_LOSSES, model=model
+        )
+
+    small = shape(500, 5, 2)
+    assert small[0] == 20
+    for more in (shape(50_000, 5, 2), shape(500, 500, 2), shape(500, 5, 40)):
+        assert 10 <= more[0] <= small[0]
+        assert more[1] > small[1]
+    assert shape(5000, 100, 40)[0] == 10
+
+
+@pytest.mark.parametrize("loss", ["cross_entropy", "exact"])
+def test_the_pace_is_a_thousand_steps_in_equal_batches(loss):
+    for rows in (1, 50, 700, 1600, 5000, 20_000, 90_000, 10**6):
+        batch, epochs = pace(rows, loss)
+        steps = -(-rows // batch)
+        assert rows - (steps - 1) * batch > batch / 2  # the last one, too
+        assert 10 <= epochs <= 250
+        if 300 <= rows <= 100_000:
+            assert 990 <= steps * epochs <= 1150
+        assert epochs / points(epochs) <= 50
 
 
 def test_tables_and_splits_survive_the_parcel(iris, study):

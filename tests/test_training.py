@@ -383,6 +383,23 @@ def test_early_stopping_keeps_the_best_epoch():
     assert alone.epochs == results[2].epochs
 
 
+def test_curves_may_have_fewer_points():
+    rows = table(rows=200)
+    run = Run("r", torch.arange(120), torch.arange(120, 200), learning_rate=0.02)
+    last, best = (
+        train_runs(rows, [run], Plan(epochs=7, keep=keep, curves=("validation", "train"), every=3))
+        for keep in ("last", "best")
+    )
+    whole = train_runs(rows, [run], Plan(epochs=7, keep="last", curves=("validation", "train")))
+    for name, curve in whole[0].curves.items():
+        assert last[0].curves[name] == (curve[2], curve[5], curve[6])
+        # The best epoch can be any: validation rows are looked at in each.
+        assert len(best[0].curves[name]) == (7 if name.startswith("validation") else 3)
+    assert torch.equal(whole[0].model.layers[0].weight, last[0].model.layers[0].weight)
+    with pytest.raises(ValueError, match="every"):
+        train_runs(rows, [run], Plan(every=0))
+
+
 def test_a_diverged_run_is_marked_and_the_others_go_on():
     rows = table()
     explode = phases((0.1, 1e38), ends=(0.5, 1.0))
