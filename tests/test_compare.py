@@ -15,7 +15,7 @@ from expacc.study.compare import (
 )
 from expacc.study.cost import fold_seconds, usual_trials
 from expacc.study.loss_names import DEFAULT_LOSSES
-from expacc.study.pace import pace, points
+from expacc.study.pace import epochs_a_point, pace
 from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.study.rows import Row
 from expacc.study.selection import best_trial
@@ -118,7 +118,7 @@ def test_the_pace_is_a_thousand_steps_in_equal_batches(loss):
         assert 10 <= epochs <= 250
         if 300 <= rows <= 100_000:
             assert 990 <= steps * epochs <= 1150
-        assert epochs / points(epochs) <= 50
+        assert epochs / epochs_a_point(epochs) <= 50
 
 
 def test_tables_and_splits_survive_the_parcel(iris, study):

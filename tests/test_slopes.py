@@ -88,6 +88,16 @@ def test_any_share_of_the_rows_may_count(rivals, share):
     assert (found - win_slopes(leads) * within).abs().max() < 4e-7
 
 
+@pytest.mark.parametrize("rivals", [2, 3])
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.9])
+def test_closed_forms_are_the_same_bits(rivals, share):
+    generator = torch.Generator().manual_seed(rivals)
+    leads = torch.randn(rivals, 1000, generator=generator)
+    counted = torch.rand(1000, generator=generator) < share
+    slopes = slopes_within(leads, counted.expand(rivals, -1), torch.full((1000,), math.inf))
+    assert torch.equal(slopes[:, counted], win_slopes(leads)[:, counted])
+
+
 @pytest.mark.parametrize("rivals", [3, 5, 20])
 def test_nan_leads_give_nan_slopes(rivals):
     leads = torch.zeros(rivals, 70)

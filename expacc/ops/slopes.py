@@ -11,7 +11,7 @@ so smooth that three nodes do. From four on, the integral over z, by a fixed rul
 own centre. All of it elementwise in the rows, so that a row's slopes do not depend on its company.
 
 The error is below 4e-7 everywhere (a slope is at most 0.28) and below 0.4 % of the row's largest
-slope where that is above 1e-30. ``orthant.py`` has every digit of the smallest ones too, at many
+slope where that is above 1e-12. ``orthant.py`` has every digit of the smallest ones too, at many
 times the cost.
 """
 

@@ -4,8 +4,8 @@ A lead beyond the margin counts as the margin and has no slope: most rows have n
 rivals at the margin are one factor of the integral together, Φ(margin + z) to the power of their
 number, so of very many classes only the nearest need factors of their own. Few factors can be
 multiplied as they are, without logarithms, and a shorter rule does for rows that are not lost by
-far. Other rows go the long way. A row's slopes do not depend on its company here either, and the
-error is that of ``slopes.py``.
+far. Other rows go the long way, and those whose slopes are all below 1e-16 have none. A row's
+slopes do not depend on its company here either, and the error is that of ``slopes.py``.
 """
 
 import functools

@@ -2,7 +2,7 @@
 
 import math
 
-__all__ = ["PROTOCOL", "pace", "pace_text", "parts", "points"]
+__all__ = ["PROTOCOL", "epochs_a_point", "pace", "pace_text", "parts"]
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 5
@@ -37,7 +37,7 @@ def pace(rows: int, loss: str) -> tuple[int, int]:
     return math.ceil(rows / steps), max(fewest, min(most, math.ceil(STEPS / steps)))
 
 
-def points(epochs: int) -> int:
+def epochs_a_point(epochs: int) -> int:
     """Epochs from one point of a training curve to the next."""
     return math.ceil(epochs / POINTS)
 

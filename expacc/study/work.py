@@ -23,7 +23,7 @@ from expacc.estimator.calibration import (
 from expacc.schedules import geometric
 from expacc.study.items import Shared, WorkItem
 from expacc.study.loss_names import OUTSIDE
-from expacc.study.pace import pace, parts, points
+from expacc.study.pace import epochs_a_point, pace, parts
 from expacc.study.parcel import unpack_split, unpack_table
 from expacc.study.rows import Predictions, Row
 from expacc.study.selection import best_trial, inner_splits
@@ -125,7 +125,7 @@ class Bench:
             epochs=epochs,
             keep="last",
             curves=("validation",) if curves else (),
-            every=points(epochs),
+            every=epochs_a_point(epochs),
             seed=derive_seed(self.ask["seed"], self.item.key) % (1 << 31),
         )
 

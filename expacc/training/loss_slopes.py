@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 
 from expacc.ops import error_of
-from expacc.ops.slopes import win_slopes
+from expacc.ops.slopes import EXP_MIN, win_slopes
 from expacc.ops.slopes_near import slopes_within
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
-
-_EXP_MIN = -80.0  # exp of less is next to nothing, and on the CPU 50 times as slow
 
 
 @dataclass(frozen=True)
@@ -81,12 +79,9 @@ def along(curve: Curve) -> Slope:
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
         log_probs = logits.log_softmax(1)
         lift = curve(log_probs.gather(1, batch.labels), numbers).mul_(batch.share)
-        return (
-            log_probs.clamp_(min=_EXP_MIN)
-            .exp_()
-            .mul_(lift)
-            .scatter_add_(1, batch.labels, lift.neg_())
-        )
+        # exp of less is nothing beside the label's own slope, but takes 50 times as long.
+        probs = log_probs.clamp_(min=EXP_MIN).exp_()
+        return probs.mul_(lift).scatter_add_(1, batch.labels, lift.neg_())
 
     return slope
 
