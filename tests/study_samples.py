@@ -65,8 +65,13 @@ def fold_rows(folds, rows, random):
             dealt[f"{repeat}a"] = np.sort(order[: rows // 2])
             dealt[f"{repeat}b"] = np.sort(order[rows // 2 :])
         return dealt
-    order = random.permutation(rows)
-    return {str(k + 1): np.sort(order[k :: int(folds)]) for k in range(int(folds))}
+    repeats, _, count = folds.rpartition("x")
+    for repeat in range(1, int(repeats or 1) + 1):
+        order = random.permutation(rows)
+        for k in range(int(count)):
+            name = f"{repeat}.{k + 1}" if repeats else str(k + 1)
+            dealt[name] = np.sort(order[k :: int(count)])
+    return dealt
 
 
 def said(loss, test, labels, hard, wrong, noise, effect, random, classes):

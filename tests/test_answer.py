@@ -8,6 +8,7 @@ pytest.importorskip("scikit_posthocs")
 
 from expacc.study.answer import Rival, answer_many_tables, answer_one_table, p_text
 from expacc.study.one_table import PairedTest
+from expacc.study.stats import conover, wilcoxon_against
 
 
 def rival(name, accuracy, p_value, reference=0.921, interval=None):
@@ -21,6 +22,10 @@ def rival(name, accuracy, p_value, reference=0.921, interval=None):
 
 def ask(*rivals, accuracy=0.921):
     return answer_one_table("car.csv", "cross entropy", accuracy, rivals, protocol="5×2 cv")
+
+
+SEEN = " A true gain of {} points would have been seen in four of five such studies, " \
+    "a smaller one less often."  # fmt: skip
 
 
 def test_one_winner():
@@ -51,8 +56,9 @@ def test_nothing_gained():
     answer = ask(rival("EXACT", 0.923, 0.61), rival("focal", 0.9, 0.01))
     assert answer.sentence == (
         "No loss beats cross entropy on this data beyond chance (largest gain 0.2 points, "
-        "p = 0.61): keep cross entropy."
+        "p = 0.61): keep cross entropy." + SEEN.format("0.6")
     )
+    # An interval of ± 0.41 points is a standard error of 0.209; two rivals: 2.24 + 0.84 of them.
     assert (answer.choice, answer.beats) == ("cross entropy", ())
 
 
@@ -61,6 +67,7 @@ def test_a_rejection_without_direction_is_no_win():
     assert answer.sentence == (
         "No loss beats cross entropy on this data beyond chance (largest gain 2.2 points, "
         "p = 0.010, but its splits disagree about the sign): keep cross entropy."
+        + SEEN.format("5.0")
     )
 
 
@@ -68,15 +75,26 @@ def test_the_reference_is_best():
     answer = ask(rival("EXACT", 0.918, 0.4), rival("focal", 0.9, 0.01))
     assert answer.sentence == (
         "No loss beats cross entropy on this data, it is the best itself (nearest EXACT, "
-        "0.3 points behind, p = 0.40): keep cross entropy."
+        "0.3 points behind, p = 0.40): keep cross entropy." + SEEN.format("1.0")
     )
 
 
 def test_level():
     assert ask(rival("EXACT", 0.921, 1.0)).sentence == (
         "No loss beats cross entropy on this data (EXACT is level with it at 92.1, p = 1): "
-        "keep cross entropy."
+        "keep cross entropy." + SEEN.format("0.01")
     )
+
+
+def test_more_claims_are_seen_less_easily():
+    few = answer_one_table("t", "a", 0.9, [rival("b", 0.9, 0.5, 0.9, (-0.01, 0.01))], protocol="")
+    many = answer_one_table(
+        "t", "a", 0.9, [rival("b", 0.9, 0.5, 0.9, (-0.01, 0.01))], protocol="", families=20
+    )
+    assert "gain of 1.4 points" in few.sentence  # (1.96 + 0.84) / 1.96
+    assert "gain of 2.0 points" in many.sentence  # (3.02 + 0.84) / 1.96
+    blind = ask(rival("EXACT", 0.921, 1.0, interval=(-1.0, 1.0)))
+    assert blind.sentence.endswith("keep cross entropy. It could not have seen any gain.")
 
 
 def test_the_reference_beats_all():
@@ -107,40 +125,55 @@ def scores(gains, tables=12, noise=0.001, seed=0):
 
 
 def test_many_tables_with_a_winner():
-    # Rank sums 28, 16, 28: t = 12 / sqrt(2 · (12 · 168 - 1824) / 22) = 2.87, p = 0.0088, times 3/2.
-    places = [[2, 1, 3]] * 5 + [[3, 1, 2]] * 5 + [[1, 3, 2], [2, 3, 1]]
-    answer = answer_many_tables(1 - np.array(places) / 10, NAMES, "cross entropy")
-    assert answer.sentence == (
-        "Over 12 tables EXACT beats cross entropy (mean rank 1.33 vs 2.33, better on 10 of 12, "
-        "Conover, p = 0.013)."
+    # EXACT is ahead by 1 to 10 points on ten tables and 11 and 12 behind on two: the smaller rank
+    # sum is 23 of 78. focal is level.
+    gaps = np.array([*range(1, 11), -11, -12]) / 100
+    table = 0.5 + np.stack([np.zeros(12), gaps, np.zeros(12)], 1)
+    answer = answer_many_tables(table, NAMES, "cross entropy")
+    assert answer.sentence.startswith(
+        "Over 12 tables no loss beats cross entropy beyond chance (nearest EXACT, better on 10 of "
+        "12, 2.7 points higher on average, Wilcoxon signed rank, p = 0.47): keep cross entropy. A "
     )
-    assert answer.choice == "EXACT"
+    gaps[10:] = [0.11, -0.012]  # the smallest but one; rank sum 2 of 78, 3 of 4096 flips, both ways
+    table[:, 1] = 0.5 + gaps
+    answer = answer_many_tables(table, NAMES, "cross entropy")
+    assert answer.sentence == (
+        "Over 12 tables EXACT beats cross entropy (better on 11 of 12, 5.4 points higher on "
+        "average, Wilcoxon signed rank, p = 0.003)."
+    )
+    assert (answer.choice, answer.beats) == ("EXACT", ("EXACT",))
 
 
 def test_many_tables_without_one():
-    table = scores([0, 0.0002, 0])
-    sentence = answer_many_tables(table, NAMES, "cross entropy").sentence
-    assert sentence.startswith("Over 12 tables no loss beats cross entropy")
-    assert sentence.endswith(": keep cross entropy.")
-    assert "Iman–Davenport, p = " in sentence
+    sentence = answer_many_tables(scores([0, 0.0002, 0]), NAMES, "cross entropy").sentence
+    assert sentence.startswith("Over 12 tables no loss beats cross entropy beyond chance (nearest ")
+    assert "keep cross entropy. A true gain of 0." in sentence
+
+
+def test_a_pair_is_judged_by_its_own_scores_alone():
+    """Ranks among all methods, and with them Conover's test, move with methods that are not asked
+    about."""
+    table = scores([0, 0.0005, 0])
+    alone = answer_many_tables(table[:, :2], NAMES[:2], "cross entropy")
+    crowd = np.concatenate([table[:, :2], scores([0.05, -0.05, -0.1])], 1)
+    names = ["cross entropy", "EXACT", "a", "b", "c"]
+    one = wilcoxon_against(table[:, :2], 0).p_values[1]
+    assert wilcoxon_against(crowd, 0).p_values[1] == one
+    assert conover(crowd).p_values[0, 1] != conover(table).p_values[0, 1]
+    assert ("EXACT" in alone.beats) or "EXACT" not in answer_many_tables(
+        crowd, names, "cross entropy"
+    ).beats
 
 
 def test_many_tables_where_the_reference_wins():
     table = scores([0.01, 0.0, -0.01])
     answer = answer_many_tables(table, NAMES, "cross entropy")
     assert answer.sentence == (
-        "Over 12 tables cross entropy beats all 2 other losses (nearest EXACT, mean rank 1.00 vs "
-        "2.00, better on 12 of 12, Conover, p < 0.001): keep cross entropy."
+        "Over 12 tables cross entropy beats all 2 other losses (nearest EXACT, it is better on 0 "
+        "of 12, 1.0 points lower on average, Wilcoxon signed rank, p < 0.001): keep cross entropy."
     )
     answer = answer_many_tables(table[:, [0, 2]], ["cross entropy", "focal"], "cross entropy")
-    assert "beats focal (mean rank 1.00 vs 2.00, better on 12 of 12, Wilcoxon" in answer.sentence
-
-
-def test_many_tables_where_the_reference_leads():
-    answer = answer_many_tables(scores([0.0008, 0.0, 0.0004]), NAMES, "cross entropy")
-    assert answer.sentence.startswith(
-        "Over 12 tables no loss beats cross entropy, it has the best mean rank itself ("
-    )
+    assert "beats focal (it is better on 0 of 12, 2.0 points lower" in answer.sentence
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from expacc.study.protocol import read_protocol
 from expacc.study.record import TableFacts
 from expacc.study.report_files import leaderboard_csv, leaderboard_json
 from expacc.study.report_tables import overall_table
-from expacc.study.stats import adjust, combined_5x2_f, corrected_paired_t, mcnemar, paired_5x2_t
+from expacc.study.rows import Predictions
+from expacc.study.stats import adjust, combined_5x2_f, mcnemar, paired_rows
 from expacc.study.terminal import print_leaderboard
 from expacc.training import LOSS_NAMES
 
@@ -55,25 +56,60 @@ def differences(record, board, loss):
     ]
 
 
-def test_five_by_two_gets_the_combined_f_and_the_t_beside_it():
+def row_gains(record, board, loss):
+    """Repetitions × rows: the share of seeds right, less that of cross entropy."""
+    facts = record.tables[board.table]
+    repeats = 5 if "1a" in board.folds else len({fold.rpartition(".")[0] for fold in board.folds})
+    gains = np.zeros((repeats, facts.rows))
+    seeds = max(row.seed for row in record.rows) + 1
+    for row in record.rows:
+        if row.kind == "final" and row.loss in (loss, "cross_entropy"):
+            repeat = list(board.folds).index(row.fold) * repeats // len(board.folds)
+            right = row.predictions.predicted == facts.labels[row.predictions.rows]
+            gains[repeat, row.predictions.rows] += right * (1 if row.loss == loss else -1) / seeds
+    return gains
+
+
+def test_five_by_two_is_decided_by_its_rows_with_the_combined_f_beside():
     record = sample(seeds=2)
     board = leaderboard(record).boards[0]
     exact = board.entry("exact")
     ten = np.reshape(differences(record, board, "exact"), (5, 2))
     assert board.folds[:3] == ("1a", "1b", "2a")
-    assert exact.test == combined_5x2_f(ten, 300)
-    assert exact.second_test == paired_5x2_t(ten, 300)
+    assert exact.test == paired_rows(row_gains(record, board, "exact"), 2)
+    assert exact.second_test == combined_5x2_f(ten, 300)
     assert exact.difference == pytest.approx(ten.mean())
     assert exact.wins + exact.ties + exact.losses == 10
     assert exact.wins == int((ten > 1e-10).sum())
 
 
-def test_folds_get_the_corrected_t():
-    record = sample(folds="10")
+@pytest.mark.parametrize(("folds", "parts"), [("10", 10), ("3x4", 4), ("5x3", 3)])
+def test_folds_are_decided_by_their_rows(folds, parts):
+    record = sample(folds=folds, seeds=2)
     board = leaderboard(record).boards[0]
-    gaps = differences(record, board, "exact")
-    assert board.entry("exact").test == corrected_paired_t(gaps, 540, 60)
+    assert board.entry("exact").test == paired_rows(row_gains(record, board, "exact"), parts)
     assert board.entry("exact").second_test is None
+
+
+def test_splits_that_test_rows_unequally_often_get_the_corrected_t():
+    record = sample(folds="10")
+    rows = tuple(
+        replace(row, predictions=_first_rows(row.predictions, 50)) if row.fold == "3" else row
+        for row in record.rows
+        if row.kind == "final"
+    )
+    twice = tuple(replace(row, fold="1b", key=f"{row.key}b") for row in rows if row.fold == "1")
+    record = replace(record, rows=rows + twice, settings={**record.settings, "folds": "holdout"})
+    (name,) = record.tables
+    facts = replace(record.tables[name], folds=(*map(str, range(1, 11)), "1b"))
+    board = leaderboard(replace(record, tables={name: facts})).boards[0]
+    assert board.entry("exact").test.test == "corrected paired t"
+
+
+def _first_rows(said, count):
+    return Predictions(
+        said.rows[:count], said.predicted[:count], said.confidence[:count], said.given[:count]
+    )
 
 
 def test_a_holdout_gets_mcnemar_over_its_rows():
@@ -96,6 +132,16 @@ def test_p_is_adjusted_over_the_losses_alone():
     }
     expected = adjust([entry.test.p_value for entry in tested])
     assert [entry.adjusted_p for entry in tested] == pytest.approx(expected.tolist())
+
+
+def test_every_board_of_a_study_counts_when_p_is_adjusted():
+    alone = leaderboard(sample(trials=0)).boards[0]
+    noisy = leaderboard(sample(trials=0, noises=(0.0, 0.2))).board("digits", 0.0)
+    several = leaderboard(sample(tables=("digits", "b", "c"), trials=0, noises=(0.0, 0.2)))
+    for board, times in ((alone, 1), (noisy, 2), (several.board("digits"), 6)):
+        tested = [entry for entry in board.entries if entry.test is not None]
+        expected = np.minimum(1, times * adjust([entry.test.p_value for entry in tested]))
+        assert [entry.adjusted_p for entry in tested] == pytest.approx(expected.tolist())
 
 
 def test_verdicts_follow_the_test():

@@ -336,7 +336,7 @@ def test_methods_speak_of_what_was_done():
     assert "McNemar" in methods_text(sample(folds="holdout", trials=0))
     assert "trials" not in methods_text(sample(folds="holdout", trials=0))
     several = methods_text(sample(tables=("a", "b"), trials=0))
-    assert "Conover" in several
+    assert "Wilcoxon" in several
     assert "2 tables" in several
 
 

@@ -27,8 +27,12 @@ from expacc.study.stats import (
     mcnemar,
     mean_ranks,
     paired_5x2_t,
+    paired_rows,
     ranks,
+    variance_factor,
     wilcoxon,
+    wilcoxon_against,
+    wilcoxon_pairs,
     win_tie_loss,
     wins,
 )
@@ -85,8 +89,11 @@ def test_5x2_f_interval_is_what_the_test_does_not_reject(seed, confidence):
     result = combined_5x2_f(ten, 100, confidence=confidence)
     level = 1 - confidence
     if result.note == one_table.UNSTEADY:
-        assert combined_5x2_f(ten - ten.mean(), 100).p_value < level
-        assert result.interval == (ten.min(), ten.max())
+        assert combined_5x2_f(ten - ten.mean(), 100).statistic > scipy_stats.f.isf(level, 10, 5)
+        means = scipy_stats.ttest_1samp(ten.mean(axis=1), 0)
+        both = scipy_stats.f.sf(result.statistic, 10, 5), means.pvalue
+        assert result.p_value == pytest.approx(max(both))
+        assert result.interval == pytest.approx(tuple(means.confidence_interval(confidence)))
         return
     low, high = result.interval
     for end in (low, high):
@@ -429,7 +436,7 @@ def test_all_tables_agree():
     assert result.note == rank_tests.SAME_ORDER
     pairs = conover(scores)
     assert pairs.p_values[0, 3] == pairs.p_values[0, 1] == 2.0**-5
-    assert critical_difference(scores, list("abcd")).groups == ()
+    assert critical_difference(scores, list("abcd"), pairs="conover").groups == ()
     tied = iman_davenport(np.array([[1, 1, 2]] * 4))
     assert tied.p_value == pytest.approx(3.0**-3)  # the odd one of three, four times the same
     assert conover(np.array([[1, 1, 2]] * 4)).p_values[0, 1] == 1
@@ -464,8 +471,9 @@ def test_win_tie_loss():
         win_tie_loss(scores, 3)
 
 
-def test_critical_difference_groups():
-    result = critical_difference(AUC, ["C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"])
+@pytest.mark.parametrize("pairs", ["conover", "wilcoxon"])
+def test_critical_difference_groups(pairs):
+    result = critical_difference(AUC, ["C4.5", "C4.5+m", "C4.5+cf", "C4.5+m+cf"], pairs=pairs)
     assert result.names == ("C4.5+m+cf", "C4.5+m", "C4.5+cf", "C4.5")
     assert result.mean_ranks == tuple(sorted(mean_ranks(AUC)))
     order = [3, 1, 2, 0]
@@ -474,9 +482,10 @@ def test_critical_difference_groups():
         assert not apart[first : last + 1, first : last + 1].any()
     joined = {pair for first, last in result.groups
               for pair in itertools.combinations(range(first, last + 1), 2)}  # fmt: skip
-    for pair in itertools.combinations(range(4), 2):
-        assert (pair in joined) != apart[pair]
-    strict = critical_difference(AUC, list("abcd"), significance=0.001)
+    if pairs == "conover":  # its p-values fall as mean ranks part
+        for pair in itertools.combinations(range(4), 2):
+            assert (pair in joined) != apart[pair]
+    strict = critical_difference(AUC, list("abcd"), significance=0.001, pairs=pairs)
     assert strict.groups == ((0, 3),)
 
 
@@ -531,3 +540,105 @@ def test_inputs_stay_untouched():
     conover(scores), wilcoxon(scores[:, :2]), dolan_more_profile(scores), combined_5x2_f(ten, 9)
     np.testing.assert_array_equal(scores, AUC)
     np.testing.assert_array_equal(ten, TEN)
+
+
+# ---- rows of cross-validation ------------------------------------------------------------------
+
+
+def flips(sums, shrink):
+    """Two-sided mid-p over all signs, by writing them all down."""
+    sums = [Fraction(value).limit_denominator(1000) for value in sums if value]
+    observed = abs(float(sum(sums))) / shrink
+    beyond = at = 0
+    for signs in itertools.product((1, -1), repeat=len(sums)):
+        total = abs(float(sum(s * v for s, v in zip(signs, sums, strict=True))))
+        near = abs(total - observed) < 1e-9
+        beyond += total > observed and not near
+        at += near
+    return (beyond + at / 2) / 2 ** len(sums)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_paired_rows_counts_all_flips_of_rows(seed):
+    generator = np.random.default_rng(seed)
+    repeats, seeds, folds = generator.integers(1, 4), generator.integers(1, 4), 3
+    gains = generator.integers(-seeds, seeds + 1, (repeats, 9)) / seeds
+    gains[:, 6:] = 0
+    result = paired_rows(gains, folds)
+    single, averaged = (gains**2).sum() / repeats, (gains.mean(0) ** 2).sum()
+    shrink = (variance_factor(int(repeats), folds) * single / averaged) ** 0.5
+    assert result.p_value == pytest.approx(flips(gains.sum(0), shrink), abs=1e-12)
+    assert result.difference == pytest.approx(gains.mean())
+    low, high = result.interval
+    assert low <= result.difference <= high
+    assert (low > 0 or high < 0) <= (result.p_value <= 0.05)
+
+
+def test_paired_rows_gives_no_credit_for_repetitions_that_agree():
+    once = np.random.default_rng(0).choice([-1.0, 0.0, 1.0], (1, 4000), p=[0.1, 0.78, 0.12])
+    again = np.repeat(once, 4, axis=0)
+    p_values = [paired_rows(gains, 10).p_value for gains in (once, again)]
+    # The same rows four times: only the factor falls, from 1.8 to that of four repetitions.
+    z = [scipy_stats.norm.isf(p / 2) * variance_factor(n, 10) ** 0.5
+         for p, n in zip(p_values, (1, 4), strict=True)]  # fmt: skip
+    assert z[0] == pytest.approx(z[1], rel=0.05)
+
+
+def test_paired_rows_degenerate():
+    same = paired_rows(np.zeros((3, 50)), 5)
+    assert (same.p_value, same.interval, same.difference) == (1.0, (0.0, 0.0), 0.0)
+    undone = paired_rows([[1, 0], [-1, 0]], 2)  # what one repetition gains, the other loses
+    assert (undone.p_value, undone.difference) == (1.0, 0.0)
+    few = paired_rows([[1] * 5 + [0] * 995], 10)
+    assert few.p_value == pytest.approx(2 / 2**5)  # five rows prove nothing
+    assert few.interval[0] < 0
+    all_rows = paired_rows(np.ones((1, 200)), 10)
+    assert all_rows.p_value < 1e-20
+    assert all_rows.interval == (pytest.approx(1, abs=0.03), 1.0)
+    thirds = paired_rows(np.array([[1 / 3, -2 / 7] * 30]), 2)  # seeds that failed here and there
+    assert 0 < thirds.p_value < 1
+
+
+def test_paired_rows_on_very_many_rows_is_the_normal_distribution():
+    generator = np.random.default_rng(1)
+    gains = generator.choice([-1.0, 0.0, 1.0], (1, 3000), p=[0.05, 0.9, 0.05])
+    exact = paired_rows(gains, 2).p_value
+    sizes = np.repeat(gains, 1).astype(np.int64) * 100_003  # long enough for the other way
+    far = sign_flip_p(sizes, middle=True, shrink=variance_factor(1, 2) ** 0.5)
+    assert far == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("gains", "folds", "sentence"),
+    [
+        ([1, 0, 1], 2, r"gains must have shape \(repeats, rows\)"),
+        ([[2.0, 0.0]], 2, r"lie in \[-1, 1\]"),
+        ([[float("nan")]], 2, "gains must be finite"),
+        ([[1.0]], 1, "folds must be a whole number, at least 2; got 1"),
+    ],
+)
+def test_paired_rows_refusals(gains, folds, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        paired_rows(gains, folds)
+
+
+def test_wilcoxon_against_is_wilcoxon_with_holm():
+    scores = np.random.default_rng(2).normal(size=(15, 4)).cumsum(1)
+    found = wilcoxon_against(scores, 1)
+    singles = [wilcoxon(scores[:, [place, 1]]).p_value for place in (0, 2, 3)]
+    assert found.p_values[[0, 2, 3]].tolist() == singles
+    assert found.adjusted[[0, 2, 3]].tolist() == adjust(singles).tolist()
+    for place, p in zip((0, 2, 3), singles, strict=True):
+        outcome = scipy_stats.wilcoxon(scores[:, place], scores[:, 1], method="exact")
+        assert p == pytest.approx(outcome.pvalue)
+        ahead = scipy_stats.wilcoxon(scores[:, place], scores[:, 1], alternative="greater")
+        assert (found.leaning[place] > 0) == (ahead.pvalue < 0.5)
+    assert (found.p_values[1], found.leaning[1]) == (1, 0)
+    pairs = wilcoxon_pairs(scores)
+    assert pairs.p_values[1, 3] == pairs.p_values[3, 1] == found.p_values[3]
+    upper = np.triu_indices(4, 1)
+    assert pairs.adjusted[upper].tolist() == adjust(pairs.p_values[upper]).tolist()
+    with pytest.raises(ValueError, match=r"reference must be a column in \[0, 4\); got 4"):
+        wilcoxon_against(scores, 4)
+    with pytest.raises(ValueError, match="pairs must be 'wilcoxon' or 'conover'; got 'nemenyi'"):
+        critical_difference(scores, list("abcd"), pairs="nemenyi")

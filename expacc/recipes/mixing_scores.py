@@ -164,4 +164,5 @@ def ranking(
     """Friedman's and Conover's tests over tables; None where there are too few tables."""
     if len(scores.tables) < 2:
         return None
-    return critical_difference(scores.means(seed)[:, scores.columns(names)], list(names))
+    means = scores.means(seed)[:, scores.columns(names)]
+    return critical_difference(means, list(names), pairs="conover")  # as in the paper

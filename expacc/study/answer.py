@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from expacc.study.many_tables import check_names, critical_difference, win_tie_loss
+from expacc.study.many_tables import check_names, win_tie_loss
 from expacc.study.one_table import PairedTest
-from expacc.study.score_table import check_share
+from expacc.study.rank_tests import wilcoxon_against
+from expacc.study.score_table import check_share, read_scores
+from expacc.study.sensitivity import visible_gain, visible_gain_over_tables
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,18 @@ def _check_accuracy(name: str, accuracy: float) -> None:
         )
 
 
+def _could_see(gain: float) -> str:
+    """What a study without a winner adds: silence about small gains is no evidence against them."""
+    if gain > 1:
+        return " It could not have seen any gain."
+    if gain < 5e-5:
+        return ""  # the methods never differ
+    return (
+        f" A true gain of {points_text(gain)} would have been seen in four of five such studies, "
+        f"a smaller one less often."
+    )
+
+
 def better(rival: Rival, significance: float) -> bool:
     """Say whether a rival beats the reference beyond chance.
 
@@ -117,6 +131,7 @@ def answer_one_table(
     *,
     protocol: str,
     significance: float = 0.05,
+    families: int = 1,
 ) -> Answer:
     """Say in a sentence whether a rival should replace the reference on one table.
 
@@ -127,6 +142,7 @@ def answer_one_table(
         rivals: all others.
         protocol: how accuracies were measured, such as "5×2 cv".
         significance: the level for adjusted p-values.
+        families: how many such sets of rivals the p-values are adjusted for, all together.
     """
     significance = check_share("significance", significance)
     if not rivals:
@@ -159,12 +175,14 @@ def answer_one_table(
         )
     best = ordered[0]
     keep = f"keep {reference}."
+    visible = visible_gain(best.test.interval, families * len(rivals), significance=significance)
     if gain(best) > 0:
         unsure = best.adjusted_p <= significance
         doubt = ", but its splits disagree about the sign" if unsure else ""
         sentence = (
             f"No loss beats {reference} on this data beyond chance "
             f"(largest gain {points_text(gain(best))}, {p(best)}{doubt}): {keep}"
+            f"{_could_see(visible)}"
         )
     elif all(worse(rival, significance) for rival in rivals):
         whom = best.name if len(rivals) == 1 else f"all {len(rivals)} other losses"
@@ -178,11 +196,13 @@ def answer_one_table(
         sentence = (
             f"No loss beats {reference} on this data "
             f"({best.name} is level with it at {_percent(best.accuracy)}, {p(best)}): {keep}"
+            f"{_could_see(visible)}"
         )
     else:
         sentence = (
             f"No loss beats {reference} on this data, it is the best itself "
             f"(nearest {best.name}, {points_text(gain(best))} behind, {p(best)}): {keep}"
+            f"{_could_see(visible)}"
         )
     return Answer(sentence, reference)
 
@@ -196,62 +216,59 @@ def answer_many_tables(
 ) -> Answer:
     """Say in a sentence whether a rival should replace the reference over several tables.
 
-    A rival beats the reference if the methods differ at all (Iman–Davenport), the pair differs
-    (Conover with Benjamini–Hochberg over all pairs) and the rival has the smaller mean rank. With
-    two methods both are Wilcoxon's test.
+    A rival beats the reference if Wilcoxon's signed rank test says so, adjusted by Holm for the
+    number of rivals (`wilcoxon_against`).
 
     Args:
         scores: tables × methods, larger is better.
         names: of the methods, in the order of the columns.
         reference: one of them.
-        significance: the level of both tests.
+        significance: the level for adjusted p-values.
     """
-    result = critical_difference(scores, names, significance=significance)
-    if reference not in result.names:
+    table = read_scores(scores)
+    names = check_names(names, table.shape[1])
+    significance = check_share("significance", significance)
+    if reference not in names:
         raise ValueError(f"reference must be one of {list(names)}; got {reference!r}.")
-    column = list(names).index(reference)
-    counts = dict(zip(names, win_tie_loss(scores, column), strict=True))
-    rank = dict(zip(result.names, result.mean_ranks, strict=True))
-    p_value = dict(zip(names, result.pairs.adjusted[column].tolist(), strict=True))
-    differ = result.overall.p_value <= significance
-    rivals = [name for name in result.names if name != reference]  # best mean rank first
+    column = names.index(reference)
+    against = wilcoxon_against(table, column)
+    counts = win_tie_loss(table, column)
+    gaps = table - table[:, [column]]
+    # Those that lean against the reference most surely come first, then the nearest behind it.
+    rivals = sorted(
+        (place for place in range(len(names)) if place != column),
+        key=lambda place: -against.leaning[place] * (1 - against.p_values[place]),
+    )
 
-    def evidence(name: str, first: str, second: str) -> str:
-        won = counts[name].wins if name == first else counts[name].losses
+    def evidence(place: int, won: int) -> str:
+        mean = float(gaps[:, place].mean())
         return (
-            f"mean rank {rank[first]:.2f} vs {rank[second]:.2f}, "
-            f"better on {won} of {result.tables}, "
-            f"{result.pairs.test}, {p_text(p_value[name], significance)}"
+            f"better on {won} of {len(table)}, {points_text(mean)} "
+            f"{'higher' if mean >= 0 else 'lower'} on average, {against.test}, "
+            f"{p_text(float(against.adjusted[place]), significance)}"
         )
 
-    certain = [name for name in rivals if differ and p_value[name] <= significance]
-    winners = [name for name in certain if rank[name] < rank[reference]]
-    over = f"Over {result.tables} tables"
-    keep = f"keep {reference}."
+    certain = [place for place in rivals if against.adjusted[place] <= significance]
+    winners = [place for place in certain if against.leaning[place] > 0]
+    over, keep = f"Over {len(table)} tables", f"keep {reference}."
     best = rivals[0]
     if winners:
-        best, *others = winners
+        found = [names[place] for place in winners]
+        others = found[1:]
         also = f"; so {'do' if len(others) > 1 else 'does'} {_listed(others)}" if others else ""
-        sentence = f"{over} {best} beats {reference} ({evidence(best, best, reference)}){also}."
-        return Answer(sentence, best, tuple(winners))
-    if rank[best] < rank[reference]:
-        found = evidence(best, best, reference)
-        if not differ:
-            overall = p_text(result.overall.p_value, significance)
-            ranks = f"mean rank {rank[best]:.2f} vs {rank[reference]:.2f}"
-            found = f"{ranks}, {result.overall.test}, {overall}"
-        sentence = (
-            f"{over} no loss beats {reference} beyond chance (nearest {best}, {found}): {keep}"
+        told = evidence(best, counts[best].wins)
+        return Answer(
+            f"{over} {found[0]} beats {reference} ({told}){also}.", found[0], tuple(found)
         )
-    elif len(certain) == len(rivals):
-        whom = best if len(rivals) == 1 else f"all {len(rivals)} other losses"
-        nearest = "" if len(rivals) == 1 else f"nearest {best}, "
-        sentence = (
-            f"{over} {reference} beats {whom} ({nearest}{evidence(best, reference, best)}): {keep}"
-        )
-    else:
-        sentence = (
-            f"{over} no loss beats {reference}, it has the best mean rank itself "
-            f"({rank[reference]:.2f}, then {best} {rank[best]:.2f}): {keep}"
-        )
-    return Answer(sentence, reference)
+    if len(certain) == len(rivals):
+        whom = names[best] if len(rivals) == 1 else f"all {len(rivals)} other losses"
+        nearest = "" if len(rivals) == 1 else f"nearest {names[best]}, "
+        told = evidence(best, counts[best].wins)
+        return Answer(f"{over} {reference} beats {whom} ({nearest}it is {told}): {keep}", reference)
+    visible = visible_gain_over_tables(gaps[:, best], len(rivals), significance=significance)
+    told = evidence(best, counts[best].wins)
+    return Answer(
+        f"{over} no loss beats {reference} beyond chance (nearest {names[best]}, {told}): {keep}"
+        f"{_could_see(visible)}",
+        reference,
+    )

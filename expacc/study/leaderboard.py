@@ -8,7 +8,14 @@ import numpy as np
 from scipy import stats
 
 from expacc.study.answer import Answer, answer_many_tables
-from expacc.study.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard, table_board
+from expacc.study.leaderboard_table import (
+    SIGNIFICANCE,
+    Entry,
+    Failure,
+    TableBoard,
+    Verdict,
+    table_board,
+)
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.study.many_tables import (
     CriticalDifference,
@@ -18,6 +25,7 @@ from expacc.study.many_tables import (
     dolan_more_profile,
     win_tie_loss,
 )
+from expacc.study.rank_tests import wilcoxon_against
 from expacc.study.record import StudyRecord
 from expacc.study.score_table import Floats
 
@@ -33,7 +41,8 @@ class OverallEntry:
         mean_rank: 1 is best on every table.
         difference: to cross entropy, mean over the tables; None for cross entropy itself.
         interval: 95 % interval of that mean, by t over tables; None for cross entropy itself.
-        adjusted_p: against cross entropy, Conover with Benjamini–Hochberg; Wilcoxon for two losses.
+        adjusted_p: against cross entropy, Wilcoxon's signed rank test with Holm over the losses.
+        verdict: against cross entropy.
         against: tables won, tied and lost against cross entropy.
         calibration_error: mean over the tables; None if it was not measured.
         seconds: over all tables.
@@ -46,6 +55,7 @@ class OverallEntry:
     difference: float | None
     interval: tuple[float, float] | None
     adjusted_p: float | None
+    verdict: Verdict
     against: WinTieLoss
     calibration_error: float | None
     seconds: float
@@ -209,6 +219,7 @@ def _outside(
         difference,
         interval,
         None,
+        "outside",
         against,
         float(np.mean(errors)) if errors else None,
         sum(entry.seconds for entry in own),
@@ -230,6 +241,7 @@ def _overall_entries(
 ) -> tuple[OverallEntry, ...]:
     reference = losses.index(REFERENCE)
     against = win_tie_loss(accuracies, reference)
+    tested = wilcoxon_against(accuracies, reference)
     rank = dict(zip(ranks.names, ranks.mean_ranks, strict=True))
     found = []
     for column, loss in enumerate(losses):
@@ -237,6 +249,9 @@ def _overall_entries(
         mean, interval = _mean_gap(accuracies[:, column] - accuracies[:, reference])
         errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
         itself = column == reference
+        verdict: Verdict = "reference" if itself else "even"
+        if tested.adjusted[column] <= SIGNIFICANCE:
+            verdict = "better" if tested.leaning[column] > 0 else "worse"
         found.append(
             OverallEntry(
                 loss,
@@ -245,7 +260,8 @@ def _overall_entries(
                 rank[loss_name(loss)],
                 None if itself else mean,
                 None if itself else interval,
-                None if itself else float(ranks.pairs.adjusted[reference, column]),
+                None if itself else float(tested.adjusted[column]),
+                verdict,
                 against[column],
                 float(np.mean(errors)) if errors else None,
                 sum(e.seconds for e in own),

@@ -14,15 +14,11 @@ import numpy as np
 from expacc.study.adjustment import adjust
 from expacc.study.answer import Answer, Rival, answer_one_table, better, worse
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.study.one_table import (
-    PairedTest,
-    combined_5x2_f,
-    corrected_paired_t,
-    mcnemar,
-    paired_5x2_t,
-)
+from expacc.study.one_table import PairedTest, combined_5x2_f, corrected_paired_t
 from expacc.study.protocol import Protocol, read_protocol
 from expacc.study.record import StudyRecord, TableFacts
+from expacc.study.row_scores import right_by_repetition, right_by_seed
+from expacc.study.row_tests import mcnemar, paired_rows
 from expacc.study.rows import Row
 from expacc.study.score_table import NEGLIGIBLE
 
@@ -56,8 +52,8 @@ class Entry:
         folds: fold → accuracy, seeds averaged.
         difference: to cross entropy, over the folds that both have; None where there are none.
         test: of the difference; None until both have every fold.
-        second_test: Dietterich's t beside the combined F of 5×2 cv; else None.
-        adjusted_p: Holm over the losses.
+        second_test: Alpaydin's combined F of 5×2 cv, beside the test that decides; else None.
+        adjusted_p: Holm over the losses, times the number of such boards in the study.
         wins: folds in which it is more accurate than cross entropy; ties and losses likewise.
         metrics: name → mean over folds: 'calibration_error', 'log_loss' …
         seconds: of its search and its training.
@@ -130,12 +126,14 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
         _entry(loss, own, reference, facts, protocol, folds, seconds[loss])
         for loss, own in by_loss.items()
     ]
-    entries = _judged(entries)
+    # Every board makes claims of its own; together they are to be wrong as rarely as one.
+    boards = len(record.tables) * len(record.noise_levels)
+    entries = _judged(entries, boards)
     # A mean over the folds that went well is no match for a mean over all of them.
     entries.sort(key=lambda e: (len(e.folds) < len(folds), -(e.accuracy or 0), loss_order(e.loss)))
     contest = [entry for entry in entries if entry.loss != OUTSIDE]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
-    answer = _answer(table, contest, protocol, len(folds))
+    answer = _answer(table, contest, protocol, len(folds), boards)
     notes = _left_out(contest, len(folds))
     return TableBoard(table, noise, protocol, folds, tuple(entries), answer, complete, notes)
 
@@ -208,46 +206,44 @@ def _tests(
     protocol: Protocol,
     folds: tuple[str, ...],
 ) -> tuple[PairedTest | None, PairedTest | None]:
-    """The test that belongs to the protocol, and Dietterich's t where it is 5×2 cv."""
+    """The test that decides, and Alpaydin's F beside it where it is 5×2 cv."""
+    if len(folds) == 1:
+        return _holdout_test(rows, reference, facts), None
     own, theirs = scores
     gaps = [own[fold] - theirs[fold] for fold in folds]
     sizes = [len(row.predictions.rows) for row in rows if row.predictions is not None]
-    parts = protocol.parts or 5
-    tested = float(np.mean(sizes)) if sizes else facts.rows / parts
-    if protocol.kind == "5x2":
-        ten = np.reshape(gaps, (5, 2))
-        return combined_5x2_f(ten, tested), paired_5x2_t(ten, tested)
-    if len(folds) > 1:
-        return corrected_paired_t(gaps, max(1.0, facts.rows - tested), tested), None
-    ours, others = _right_by_seed(rows, facts), _right_by_seed(reference, facts)
-    seeds = sorted(ours.keys() & others.keys())
-    pairs = [(ours[seed], others[seed]) for seed in seeds]
+    tested = float(np.mean(sizes)) if sizes else facts.rows / (protocol.parts or 5)
+    second = combined_5x2_f(np.reshape(gaps, (5, 2)), tested) if protocol.kind == "5x2" else None
+    ours, others = (right_by_repetition(some, facts, folds) for some in (rows, reference))
+    if ours is not None and others is not None and ours.shape == others.shape:
+        gains = ours - others
+        known = ~np.isnan(gains[0])
+        if len(folds) >= 2 * len(gains) and not np.isnan(gains[:, known]).any():
+            return paired_rows(gains[:, known], len(folds) // len(gains)), second
+    # Splits of other kinds, such as random ones that came with the table.
+    return second or corrected_paired_t(gaps, max(1.0, facts.rows - tested), tested), None
+
+
+def _holdout_test(
+    rows: Sequence[Row], reference: Sequence[Row], facts: TableFacts
+) -> PairedTest | None:
+    ours, others = right_by_seed(rows, facts), right_by_seed(reference, facts)
+    pairs = [(ours[seed], others[seed]) for seed in sorted(ours.keys() & others.keys())]
     if not pairs or any(a.keys() != b.keys() for a, b in pairs):
-        return None, None
+        return None
     tested_rows = sorted(pairs[0][0])
     if any(sorted(a) != tested_rows for a, _ in pairs):
-        return None, None
+        return None
     left = np.array([[a[number] for number in tested_rows] for a, _ in pairs])
     right = np.array([[b[number] for number in tested_rows] for _, b in pairs])
-    return mcnemar(left, right), None
+    return mcnemar(left, right)
 
 
-def _right_by_seed(rows: Sequence[Row], facts: TableFacts) -> dict[int, dict[int, bool]]:
-    """Seed → row number → whether the prediction is the given label."""
-    found = {}
-    for row in rows:
-        if row.failure is None and row.predictions is not None:
-            said = row.predictions
-            right = (said.predicted == facts.labels[said.rows]).tolist()
-            found[row.seed] = dict(zip(said.rows.tolist(), right, strict=True))
-    return found
-
-
-def _judged(entries: list[Entry]) -> list[Entry]:
+def _judged(entries: list[Entry], boards: int) -> list[Entry]:
     """Adjust the p-values for the number of losses and say what they mean."""
     tested = [e for e in entries if e.test is not None and e.loss != OUTSIDE]
     adjusted = adjust([e.test.p_value for e in tested if e.test is not None])
-    p_values = {e.loss: float(p) for e, p in zip(tested, adjusted, strict=True)}
+    p_values = {e.loss: min(1.0, boards * float(p)) for e, p in zip(tested, adjusted, strict=True)}
     judged = []
     for entry in entries:
         verdict: Verdict = "unfinished"
@@ -273,7 +269,9 @@ def _rival(entry: Entry, p_value: float | None) -> Rival | None:
     return Rival(entry.name, entry.accuracy, entry.test, p_value)
 
 
-def _answer(table: str, contest: Sequence[Entry], protocol: Protocol, folds: int) -> Answer:
+def _answer(
+    table: str, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
+) -> Answer:
     """The sentence about one table, from the losses that have every score."""
     name = loss_name(REFERENCE)
     reference = next((e for e in contest if e.loss == REFERENCE), None)
@@ -285,7 +283,9 @@ def _answer(table: str, contest: Sequence[Entry], protocol: Protocol, folds: int
     rivals = [r for e in contest if (r := _rival(e, e.adjusted_p)) is not None]
     if not rivals:
         return Answer(f"On {table} there is no answer yet: no other loss has every score.", "")
-    return answer_one_table(table, name, reference.accuracy, rivals, protocol=protocol.text)
+    return answer_one_table(
+        table, name, reference.accuracy, rivals, protocol=protocol.text, families=boards
+    )
 
 
 def _left_out(contest: Sequence[Entry], folds: int) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from expacc.study.rank_tests import (
     conover,
     iman_davenport,
     mean_ranks,
+    wilcoxon_pairs,
 )
 from expacc.study.score_table import Floats, check_share, read_numbers, read_scores
 
@@ -125,28 +126,39 @@ def win_tie_loss(scores: ArrayLike, reference: int) -> tuple[WinTieLoss, ...]:
 
 
 def critical_difference(
-    scores: ArrayLike, names: Sequence[str], *, significance: float = 0.05
+    scores: ArrayLike,
+    names: Sequence[str],
+    *,
+    significance: float = 0.05,
+    pairs: Literal["wilcoxon", "conover"] = "wilcoxon",
 ) -> CriticalDifference:
     """Order methods by mean rank and group those that cannot be told apart.
-
-    The pairs are judged by Conover's test with Benjamini–Hochberg, after Iman and Davenport's test
-    has found that the methods differ at all; if it has not, all methods are one group.
 
     Args:
         scores: tables × methods, larger is better.
         names: of the methods, in the order of the columns.
-        significance: the level of both tests.
+        significance: the level of the tests.
+        pairs: how pairs are judged. ``"wilcoxon"``: with Holm over all of them. ``"conover"``: with
+            Benjamini and Hochberg, after Iman and Davenport's test has found that the methods
+            differ at all; if it has not, all methods are one group.
     """
     table = read_scores(scores)
     names = check_names(names, table.shape[1])
     significance = check_share("significance", significance)
-    overall, pairs, mean = iman_davenport(table), conover(table), mean_ranks(table)
+    if pairs not in ("wilcoxon", "conover"):
+        raise ValueError(f"pairs must be 'wilcoxon' or 'conover'; got {pairs!r}.")
+    overall, mean = iman_davenport(table), mean_ranks(table)
+    judged = wilcoxon_pairs(table) if pairs == "wilcoxon" else conover(table)
+    told_apart = judged.adjusted <= significance
+    if pairs == "conover" and overall.p_value > significance:
+        told_apart = np.zeros_like(told_apart)
     order = np.argsort(mean, kind="stable")
-    told_apart = (pairs.adjusted <= significance) & (overall.p_value <= significance)
-    # P-values fall as ranks part, so a run is a group if its two ends are.
+    told_apart = told_apart[np.ix_(order, order)]
     groups: list[tuple[int, int]] = []
     for first in range(len(order)):
-        last = max(i for i in range(first, len(order)) if not told_apart[order[first], order[i]])
+        last = first
+        while last + 1 < len(order) and not told_apart[first : last + 2, last + 1].any():
+            last += 1
         if last > first and (not groups or last > groups[-1][1]):
             groups.append((first, last))
     return CriticalDifference(
@@ -154,7 +166,7 @@ def critical_difference(
         tuple(float(mean[i]) for i in order),
         tuple(groups),
         overall,
-        pairs,
+        judged,
         len(table),
         significance,
     )

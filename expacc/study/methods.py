@@ -88,17 +88,19 @@ def methods_text(record: StudyRecord) -> str:
             f"given."
         )
     if len(tables) == 1:
+        many = len(record.noise_levels)
+        levels = f" and the {many} shares of wrong labels" if many > 1 else ""
         sentences.append(
             f"Each loss was compared with cross entropy by {protocol.test}; p-values were adjusted "
-            f"for the number of losses by Holm’s method, and 95 % intervals are for single "
+            f"for the number of losses by Holm’s method{levels}, and 95 % intervals are for single "
             f"comparisons."
         )
     else:
         sentences.append(
-            "Losses were ranked within each table; Iman and Davenport’s test asked whether they "
-            "differ at all, Conover’s test with Benjamini and Hochberg’s correction which pairs do "
-            "(Wilcoxon’s signed rank test for two losses). Within a table, each loss was compared "
-            f"with cross entropy by {protocol.test} with Holm’s correction."
+            "Over the tables, each loss was compared with cross entropy by Wilcoxon’s signed rank "
+            "test, adjusted for the number of losses by Holm’s method. Within a table, each loss "
+            f"was compared with cross entropy by {protocol.test}; these p-values were adjusted for "
+            "the number of losses, tables and shares of wrong labels."
         )
     if any(row.loss == OUTSIDE for row in record.rows):
         sentences.append("Scikit-learn’s LogisticRegression was run beside them and not tested.")

@@ -7,6 +7,12 @@ from typing import Literal
 __all__ = ["Protocol", "read_protocol"]
 
 
+ROWS = (
+    "a sign-flip test of the paired differences of the test rows, with a variance factor for what "
+    "rows teach each other"
+)
+
+
 @dataclass(frozen=True)
 class Protocol:
     """A way of splitting a table.
@@ -27,8 +33,8 @@ class Protocol:
     def test(self) -> str:
         """The test's name and source, for the methods paragraph."""
         return {
-            "5x2": "the combined 5×2 cv F test (Alpaydin, 1999)",
-            "folds": "the corrected paired t test (Nadeau and Bengio, 2003)",
+            "5x2": ROWS,
+            "folds": ROWS,
             "holdout": "McNemar’s mid-p test (Fagerland, Lydersen and Laake, 2013)",
         }[self.kind]
 

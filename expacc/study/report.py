@@ -227,7 +227,7 @@ def _leaderboard_caption(board: Leaderboard) -> str:
     if board.overall is not None:
         return (
             "Losses by mean rank over the tables. The difference is to cross entropy, with a 95 % "
-            "interval over tables; p is adjusted for the number of pairs. Green is better and "
+            "interval over tables; p is adjusted for the number of losses. Green is better and "
             f"orange worse than cross entropy beyond chance; grey is not told apart.{noise}"
         )
     if len(board.boards) > 1:

@@ -113,22 +113,18 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
         {"label": "calibration error", "unit": "points"},
         {"label": "time", "unit": "all tables"},
     ]
-    differ = overall.ranks.overall.p_value <= SIGNIFICANCE
-    reference = next(e.mean_rank for e in overall.entries if e.loss == REFERENCE)
     rows: list[Values] = []
     outside = () if overall.outside is None else (overall.outside,)
     for entry in (*overall.entries, *outside):
         itself = entry.loss == REFERENCE
         ranked = entry.loss != OUTSIDE
-        sure = differ and entry.adjusted_p is not None and entry.adjusted_p <= SIGNIFICANCE
-        mark = ("better" if entry.mean_rank < reference else "worse") if sure else "even"
         against = entry.against
         cells: list[Values] = [
             {"value": f"{entry.mean_rank:.2f}" if ranked else "–"},
             {"value": percent(entry.accuracy)},
             {
                 "value": points(entry.difference),
-                "mark": "" if itself or not ranked else mark,
+                "mark": "" if itself or not ranked else entry.verdict,
                 "more": _interval(entry.interval),
             },
             {"value": p_short(entry.adjusted_p)},
@@ -140,7 +136,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
             {
                 "loss": entry.loss,
                 "name": entry.name,
-                "verdict": "reference" if itself else mark if ranked else "outside",
+                "verdict": entry.verdict,
                 "note": "reference" if itself else "" if ranked else "scikit-learn, not tested",
                 "cells": cells,
             }

@@ -1,8 +1,9 @@
 """Every statistic of a comparison in one place; see docs/statistics.md for which is used when.
 
-One table: `combined_5x2_f`, `paired_5x2_t`, `corrected_paired_t`, `mcnemar`, and `adjust` for
-several methods. Several tables: `friedman`, `iman_davenport`, `wilcoxon`, `conover`, `mean_ranks`,
-`wins`, `win_tie_loss`, `critical_difference`, `dolan_more_profile`.
+One table: `paired_rows`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`, `paired_5x2_t`, and
+`adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`, `wilcoxon_pairs`,
+`friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
+`critical_difference`, `dolan_more_profile`.
 """
 
 from expacc.study.adjustment import Adjustment, adjust
@@ -20,10 +21,10 @@ from expacc.study.one_table import (
     PairedTest,
     combined_5x2_f,
     corrected_paired_t,
-    mcnemar,
     paired_5x2_t,
 )
 from expacc.study.rank_tests import (
+    AgainstReference,
     PairwiseTest,
     RankTest,
     conover,
@@ -32,10 +33,14 @@ from expacc.study.rank_tests import (
     mean_ranks,
     ranks,
     wilcoxon,
+    wilcoxon_against,
+    wilcoxon_pairs,
 )
+from expacc.study.row_tests import mcnemar, paired_rows, variance_factor
 
 __all__ = [
     "Adjustment",
+    "AgainstReference",
     "CriticalDifference",
     "PairedTest",
     "PairwiseTest",
@@ -54,8 +59,12 @@ __all__ = [
     "mcnemar",
     "mean_ranks",
     "paired_5x2_t",
+    "paired_rows",
     "ranks",
+    "variance_factor",
     "wilcoxon",
+    "wilcoxon_against",
+    "wilcoxon_pairs",
     "win_tie_loss",
     "wins",
 ]
