@@ -39,7 +39,7 @@ Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random."
 ModelName = Annotated[str, Option("--model", metavar="linear|mlp", help="What to train.")]
 Trials = Annotated[
     int | None,
-    Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 10 to 20."),
+    Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
 ]
 
 
@@ -78,9 +78,9 @@ def compare(
     model: ModelName = "linear",
     trials: Trials = None,
     folds: Annotated[
-        str, Option("--folds", metavar="10|5x2|holdout", help="How accuracy is measured.")
-    ] = "10",
-    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 5,
+        str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
+    ] = "5x3",
+    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 2,
     label_noise: Annotated[
         str, Option("--label-noise", metavar="A,B", help="Share of wrong training labels.")
     ] = "0",
@@ -161,7 +161,7 @@ def fit(
         str | None, Option("--model", metavar="linear|mlp", help="Default: linear, or the study's.")
     ] = None,
     trials: Annotated[
-        int | None, Option("--trials", metavar="N", help="Default: 10 to 20, or the study's.")
+        int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
     out: Annotated[
         Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME-model.")

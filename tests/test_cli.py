@@ -100,7 +100,7 @@ def test_json_is_all_there_is_on_standard_output(there, capsys):
 def test_dry_run_runs_nothing(there, capsys):
     assert main(["compare", "wine", "--dry-run", "--json", "--label-noise", "0,0.1"]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert planned["runs"] == 2 * 10 * (6 * 25 + 1)
+    assert planned["runs"] == 2 * 15 * (6 * 22 + 1)
     assert planned["seconds"] > 5
     assert not (there / "expacc-wine").exists()
     assert main(["compare", "iris", *TINY, "--dry-run"]) == 0

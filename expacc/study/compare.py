@@ -36,7 +36,7 @@ class Settings:
     Args:
         losses: names of ``expacc.training.LOSS_NAMES``; cross entropy is always among them.
         model: 'linear' or 'mlp' (64 hidden units).
-        trials: of the search, per loss and fold; None for as many, 10 to 20, as a table of that
+        trials: of the search, per loss and fold; None for as many, 8 to 20, as a table of that
             size can have in about a minute.
         folds: '5x2', a number of folds, 'RxK' for repeats, or 'holdout'.
         seeds: final runs per fold, averaged.
@@ -47,8 +47,8 @@ class Settings:
     losses: tuple[str, ...] = DEFAULT_LOSSES
     model: str = "linear"
     trials: int | None = None
-    folds: str = "10"
-    seeds: int = 5
+    folds: str = "5x3"
+    seeds: int = 2
     label_noise: tuple[float, ...] = (0.0,)
     seed: int = 0
 

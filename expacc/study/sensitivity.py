@@ -45,5 +45,5 @@ def visible_gain_over_tables(
         comparisons: p-values that are adjusted together.
         significance: the level.
     """
-    error = float(gaps.std(ddof=1)) / (len(gaps) * WILCOXON_EFFICIENCY) ** 0.5
+    error: float = float(gaps.std(ddof=1)) / math.sqrt(len(gaps) * WILCOXON_EFFICIENCY)
     return error * _reach(comparisons, significance)
