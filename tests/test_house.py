@@ -109,7 +109,7 @@ FLOW = [
         "expacc.study.store_refusals",
     },
     {"expacc.study.items", "expacc.study.columns"},
-    {"expacc.study.shared", "expacc.study.store"},
+    {"expacc.study.shared", "expacc.study.store", "expacc.study.boot"},
     {"expacc.study.local", "expacc.study.cluster"},
     {"expacc.study.engine"},
     {"expacc.study.adjustment", "expacc.study.one_table"},

@@ -602,16 +602,17 @@ def test_ctrl_c_in_a_climb_leaves_the_weights_as_they_were(trained_by, monkeypat
         loss.backward()
         return loss
 
+    loss, batches = functional.expected_error, [(data, target)]
+    train = {
+        "step": lambda asam: asam.step(closure),
+        "fit": lambda asam: fit(model, batches, loss, optimizer=asam, progress=False),
+    }
     monkeypatch.setattr(ASAM, "_stretched", interrupted)
     for number in range(1, 2 * len(before) + 1):
         calls = 0
         optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.5)
         with pytest.raises(KeyboardInterrupt):
-            if trained_by == "step":
-                optimizer.step(closure)
-            else:
-                loss = torch.nn.functional.cross_entropy
-                fit(model, [(data, target)], loss, optimizer=optimizer, progress=False)
+            train[trained_by](optimizer)
         assert all(map(torch.equal, model.parameters(), before)), number
 
 
