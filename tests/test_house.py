@@ -218,7 +218,12 @@ FLOW = [
     {"expacc.recipes.page_html", "expacc.recipes.page_markdown"},
     {"expacc.recipes.summary"},
     {"expacc.recipes.book"},
-    {"expacc.commands", "expacc.commands.reading", "expacc.commands.screen"},
+    {
+        "expacc.commands",
+        "expacc.commands.reading",
+        "expacc.commands.screen",
+        "expacc.commands.streams",
+    },
     {"expacc.commands.tables"},
     {"expacc.commands.compare", "expacc.commands.fit"},
     {"expacc.commands.reproduce"},
