@@ -109,7 +109,8 @@ FLOW = [
         "expacc.study.store_refusals",
     },
     {"expacc.study.items", "expacc.study.columns"},
-    {"expacc.study.shared", "expacc.study.store", "expacc.study.boot"},
+    {"expacc.study.boot", "expacc.study.keeper"},  # programs of their own
+    {"expacc.study.shared", "expacc.study.store"},
     {"expacc.study.local", "expacc.study.cluster"},
     {"expacc.study.engine"},
     {"expacc.study.adjustment", "expacc.study.one_table"},
