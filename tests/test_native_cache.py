@@ -9,11 +9,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from expacc import ops
-from expacc.ops import native, native_cache
+from expacc.ops import kernels, native, native_cache
 
 if sys.platform != "linux":
     pytest.skip("the node is built on Linux only", allow_module_level=True)
@@ -272,6 +274,27 @@ def test_nothing_is_built_unless_asked_for(cache, monkeypatch):
         assert process.wait() == 0, process.stderr.read()
     assert cache.builds == 0
     assert not cache.home.exists()
+
+
+@pytest.mark.parametrize("node", ["_Exact", "_Mixture"])
+def test_a_batch_is_given_to_it_once_it_is_built(cache, monkeypatch, node):
+    """What a backward decides, without a GPU: the rest is in tests/gpu."""
+    asked, plan = [], SimpleNamespace(native=None)
+    for name in ("_exact", "_mixture"):
+        monkeypatch.setattr(kernels, f"_native{name}", lambda *_: asked.append(True) or False)
+        monkeypatch.setattr(kernels, f"{name}_gradient", lambda *_: torch.ones(2, 3))
+    call = SimpleNamespace(saved_tensors=(None, None), call=(plan, None, None))
+    for library, native_of_plan in [
+        (None, None),
+        (None, None),
+        (object(), False),
+        (object(), False),
+    ]:
+        monkeypatch.setattr(native, "_library", library)
+        with torch.no_grad():
+            getattr(kernels, node).backward(call, torch.ones(()))
+        assert plan.native is native_of_plan
+    assert asked == [True]
 
 
 def test_ctrl_c_ends_the_compiler(cache):
