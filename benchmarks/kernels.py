@@ -9,6 +9,7 @@ is what forward and backward need beside the logits, their gradient included, ov
 logits.
 
     python benchmarks/kernels.py            prints the tables and writes them to results/
+    python benchmarks/kernels.py --native   with the node in C++, which it builds
     python benchmarks/kernels.py --head     the classifier head and its loss together
     python benchmarks/kernels.py --dry-run  writes no results
 """
@@ -36,7 +37,7 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
-from expacc.ops import native
+from expacc.ops import build_native
 from expacc.ops.kernels_kinds import BY_DEFAULT
 
 SHAPES = (
@@ -263,16 +264,18 @@ def main() -> None:
         "--rounds", type=int, default=15, help="of a small batch (default 15); others have 3"
     )
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
+    parser.add_argument("--native", action="store_true", help="launch from C++, built for it")
     parser.add_argument("--head", action="store_true", help="measure the fused head")
     parser.add_argument("--commit", help="of the code, where git is not at hand")
     options = parser.parse_args()
     for family in BY_DEFAULT:  # whichever are on by default
         BY_DEFAULT[family] = True
     machine = gpu_facts(options.commit)
-    if not native.library(wait=True):  # built now, if it is not in the cache
-        print(f"without the C++ node: {native.why_not()}")
-    machine["native"] = bool(native.library())
+    if options.native:
+        build_native()
+    machine["native"] = options.native
     print(heading(machine))
+    print(f"launched from {'C++ (build_native)' if options.native else 'Python (the default)'}")
     found: object
     if options.head:
         found = measure_head(options.repeat)
@@ -281,7 +284,8 @@ def main() -> None:
             measure_shape(place, options.repeat, options.rounds) for place in range(len(SHAPES))
         ]
     if not options.dry_run:
-        path = RESULTS / ("kernels-head-gpu.json" if options.head else "kernels-gpu.json")
+        what = "kernels" + "-head" * options.head + "-native" * options.native
+        path = RESULTS / f"{what}-gpu.json"
         path.write_text(json.dumps({"machine": machine, "found": found}, indent=1) + "\n")
         print(f"written: {path}")
 

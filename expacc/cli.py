@@ -14,6 +14,7 @@ from typer import Argument, Option
 from expacc.commands.compare import Interrupted
 from expacc.commands.reading import reads_tables
 from expacc.commands.screen import Screen
+from expacc.commands.streams import lasting_streams
 
 __all__ = ["main"]
 
@@ -290,6 +291,15 @@ _typed = _Typed()
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; an error of the user is one line and 2, Ctrl-C 130, a bug 1."""
+    with lasting_streams() as output:
+        code = _run(arguments)
+        output.flush()
+        if output.lost:
+            code = _end(f"standard output must take the result; got: {output.lost}.", code or 2)
+        return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     _typed.arguments = tuple(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in _typed.arguments
     try:
@@ -301,9 +311,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _end(str(stop), 130)
     except (KeyboardInterrupt, typer.Abort):
         return _end("Stopped.", 130)
-    except BrokenPipeError:  # `expacc show … | head` has seen enough
-        sys.stdout = None  # or its flush at exit complains
-        return 0
     except Exception as error:
         if debug:
             raise

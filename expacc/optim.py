@@ -353,12 +353,12 @@ class ASAM(Optimizer):
         self.zero_grad()
         with torch.enable_grad():
             loss = closure()
-        self.first_step()
         try:
+            self.first_step()
             with torch.enable_grad():
                 closure()
         finally:
-            self.restore()  # a closure that fails leaves the weights as they were
+            self.restore()  # a closure that fails, or Ctrl-C, leaves the weights as they were
         self.base_optimizer.step()
         return loss
 

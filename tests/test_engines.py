@@ -110,7 +110,9 @@ def test_failed_rows_must_have_a_failure(tmp_path):
 
 
 def test_workers_that_cannot_start_are_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.study.local.BOOT", "raise SystemExit(7)")
+    program = tmp_path / "boot.py"
+    program.write_text("raise SystemExit(7)")
+    monkeypatch.setattr("expacc.study.local.BOOT", program)
     with pytest.raises(RuntimeError, match=r"workers must start; .* ended with exit status 7"):
         run(tmp_path, plan(2), workers=2)
 

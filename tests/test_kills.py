@@ -85,12 +85,17 @@ def one_life(folder, count, moment, generator):
     orphans = children(parent.pid)
     parent.kill()
     parent.wait()
+    end_of(orphans)
+    assert parent.stderr.read() == ""  # which is the workers' too
     parent.stderr.close()
-    deadline = time.monotonic() + 10
+    return killed
+
+
+def end_of(orphans):
+    deadline = time.monotonic() + 5
     while not all(map(gone, orphans)):
         assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.01)
-    return killed
 
 
 def torment(folder, count, kills, seed):
@@ -129,3 +134,89 @@ def test_no_kill_loses_a_row(tmp_path, kills, count):
     assert set(survived) | set(noted(folder)) <= {row.key for row in rows}
     assert content(rows) == content(undisturbed)
     assert len(rows) == ROWS * count
+
+
+# A parent that leaves its own process number for its workers, and an executor that is slow to
+# import for them, or keeps the interpreter's lock, so that no thread of theirs can notice anything.
+BUSY = """
+import ctypes, os, time
+from pathlib import Path
+from studies import execute
+folder, moment = Path(os.environ["FOLDER"]), os.environ["MOMENT"]
+worker = os.environ.get("PARENT", str(os.getpid())) != str(os.getpid())
+def note():
+    (folder / f"busy-{os.getpid()}").touch()
+if worker and moment == "importing":
+    note()
+    time.sleep(60)
+def busy(item, shared):
+    note()
+    ctypes.PyDLL(None).sleep(60) if moment == "in C" else time.sleep(60)
+    return execute(item, shared)
+"""
+PARENT = """
+import contextlib, os
+os.environ["PARENT"] = str(os.getpid())
+from studies import failed_rows, plan
+from expacc.study.engine import run_items
+from expacc.study.store import Store
+study = Store.open(os.environ["FOLDER"] + "/study", {})
+with contextlib.suppress(KeyboardInterrupt), study as store:
+    options = {"failed_rows": failed_rows, "workers": 2, "progress": False}
+    run_items(store, plan(4), "busy:busy", **options)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("moment", ["importing", "in C", "in Python"])
+def test_workers_end_with_their_parent_and_without_a_word(tmp_path, moment, number):
+    (tmp_path / "busy.py").write_text(BUSY)
+    paths = os.pathsep.join([str(tmp_path), str(HERE)])
+    environment = {"FOLDER": str(tmp_path), "MOMENT": moment, "PYTHONPATH": paths}
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        env={**os.environ, **environment},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        until(lambda: len(list(tmp_path.glob("busy-*"))) == 2, parent)
+        workers = [int(path.name.partition("-")[2]) for path in tmp_path.glob("busy-*")]
+        assert set(workers) == set(children(parent.pid))
+        parent.send_signal(number)
+        parent.wait(timeout=20)
+        end_of(workers)
+        assert parent.stderr.read() == ""
+
+
+CHILD = """
+import os, sys, time
+from pathlib import Path
+import studies  # for expacc without torch
+from expacc.study import boot
+if sys.argv[1] == "by itself":
+    boot._killed_by_the_system = lambda: False
+boot.end_with(os.getppid() if sys.argv[2] == "alive" else 1 << 40)
+Path(f"child-{os.getpid()}").touch()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@pytest.mark.parametrize("how", ["by the system", "by itself"])
+def test_a_program_ends_with_its_parent(tmp_path, how):
+    """Also where the system does not see to it, and if the parent was gone before it was asked."""
+    (tmp_path / "child.py").write_text(CHILD)
+    places = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(HERE)}}
+    command = [sys.executable, "child.py", how]
+    parent = f"import subprocess; subprocess.run({[*command, 'alive']})"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stderr=subprocess.PIPE, text=True, **places
+    ) as process:
+        until(lambda: list(tmp_path.glob("child-*")), process)
+        (path,) = tmp_path.glob("child-*")
+        process.kill()
+        process.wait()
+        end_of([int(path.name.partition("-")[2])])
+        assert process.stderr.read() == ""
+    assert subprocess.run([*command, "gone"], check=False, **places).returncode == 1

@@ -12,6 +12,7 @@ from torch import nn
 
 from expacc import functional
 from expacc.optim import ASAM, GradientNormalizer
+from expacc.training.network import fit
 
 NAN, INF = float("nan"), float("inf")
 
@@ -580,6 +581,39 @@ def test_asam_and_normalizer_under_a_grad_scaler(both):
     # norms 5 (twice) and √34.57 with both passes, √34.57 alone with the second
     mean = 4.5 + 0.1 * math.sqrt(34.57) if both else math.sqrt(34.57)
     close(weight, [[1 - 0.39 / mean, 4 - 0.44 / mean]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("trained_by", ["step", "fit"])
+def test_ctrl_c_in_a_climb_leaves_the_weights_as_they_were(trained_by, monkeypatch):
+    """Whichever parameter has climbed already; in ``fit`` too, which trains in place."""
+    model, data, target = problem()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    stretched, calls = ASAM._stretched, 0
+
+    def interrupted(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            raise KeyboardInterrupt
+        return stretched(*arguments)
+
+    def closure():
+        loss = functional.expected_error(model(data), target)
+        loss.backward()
+        return loss
+
+    loss, batches = functional.expected_error, [(data, target)]
+    train = {
+        "step": lambda asam: asam.step(closure),
+        "fit": lambda asam: fit(model, batches, loss, optimizer=asam, progress=False),
+    }
+    monkeypatch.setattr(ASAM, "_stretched", interrupted)
+    for number in range(1, 2 * len(before) + 1):
+        calls = 0
+        optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1), rho=0.5)
+        with pytest.raises(KeyboardInterrupt):
+            train[trained_by](optimizer)
+        assert all(map(torch.equal, model.parameters(), before)), number
 
 
 def test_both_together_learn_to_classify():

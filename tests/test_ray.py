@@ -1,20 +1,25 @@
 """The Ray engine: the rows of the local one, whatever happens to workers and nodes."""
 
 import os
+import secrets
 import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import ROWS, content, execute, failed_rows, plan
+from studies import ROWS, children, content, execute, failed_rows, plan
 
-from expacc.study import cluster
+from expacc.study import cluster, keeper
 from expacc.study.engine import run_items
 from expacc.study.store import Store
 
-# Before Ray is imported: no telemetry, no tokens in the home folder of whoever runs the tests.
+# Before Ray is imported: no telemetry, no token in the home folder of whoever runs the tests.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_AUTH_MODE"] = "disabled"
+os.environ["RAY_AUTH_MODE"] = "token"
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 ray = pytest.importorskip("ray", reason="the package ray is not installed")
 
 DATA = {
@@ -165,6 +170,123 @@ def test_no_cluster_at_the_address(tmp_path, monkeypatch, address):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     with pytest.raises(ConnectionError, match="address must be that of a Ray cluster that runs"):
         run(tmp_path, plan(1), address=address)
+
+
+def test_a_token_that_is_missing_or_wrong_is_a_sentence(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise ray.exceptions.AuthenticationError("no authentication token was found.")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", refuse)
+    monkeypatch.setattr(cluster, "_knock", lambda address: None)
+    with pytest.raises(ConnectionError, match=r"takes our token; got 'h:1': no authentication .*"):
+        run(tmp_path, plan(1), address="h:1")
+
+
+# What is left of a cluster when its driver is killed
+
+DRIVER = """
+import os
+from studies import failed_rows, plan
+from expacc.study.engine import run_items
+from expacc.study.store import Store
+with Store.open("study", {}) as store:
+    options = {"engine": "ray", "address": os.environ.get("CLUSTER"), "workers": 2}
+    options |= {"failed_rows": failed_rows, "progress": False}
+    run_items(store, plan(2, folder=os.getcwd()), "studies:linger", **options)
+"""
+
+
+def descendants(process):
+    found = children(process)
+    for each in found:
+        found += children(each)
+    return found
+
+
+def alive(process):
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def killed_in_the_midst(folder, **environment):
+    """Kill -9 a driver whose two tasks run; what it had started, its tasks, and what it said."""
+    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "HOME": str(folder)}
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        del paths[name]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        env={**paths, **environment},
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        deadline = time.monotonic() + 120
+        while len(tasks := list(folder.glob("task-*"))) < 2:
+            assert driver.poll() is None, driver.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        started = descendants(driver.pid)
+        driver.kill()
+        driver.wait()
+        numbers = [int(task.name.partition("-")[2]) for task in tasks]
+        deadline = time.monotonic() + 10
+        while left := [each for each in {*started, *numbers} if alive(each)]:
+            commands = [Path(f"/proc/{each}/cmdline").read_text() for each in left if alive(each)]
+            assert time.monotonic() < deadline, f"outlived the driver: {commands}"
+            time.sleep(0.1)
+        return started, numbers, driver.stderr.read()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+def test_nothing_outlives_a_driver_with_a_cluster_of_its_own(tmp_path):
+    started, tasks, said = killed_in_the_midst(tmp_path)
+    assert set(tasks) < set(started)
+    assert len(started) >= 6  # servers, agents, workers, the keeper
+    assert said == ""
+    assert (tmp_path / ".ray" / "auth_token").stat().st_size > 0  # tokens are on, unasked
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+def test_tasks_end_with_their_driver_and_the_cluster_stays(tmp_path):
+    from ray.cluster_utils import Cluster
+
+    token = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    nodes = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
+    )
+    try:
+        _, tasks, said = killed_in_the_midst(tmp_path, CLUSTER=nodes.address, **token)
+        assert not any(map(alive, tasks))
+        assert said == ""
+        _, rows = run(tmp_path / "next", plan(2), address=nodes.address)
+        assert len(rows) == 2 * ROWS
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="holds processes by descriptors")
+def test_the_keeper_ends_what_it_was_told_of():
+    with (
+        subprocess.Popen(["sleep", "60"]) as kept,
+        subprocess.Popen(["sleep", "60"]) as other,
+        subprocess.Popen(["true"]) as gone,
+    ):
+        gone.wait()
+        command = [sys.executable, "-I", keeper.__file__, str(gone.pid), str(kept.pid)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
+            time.sleep(0.3)
+            assert kept.poll() is None
+            program.stdin.close()
+            assert program.wait(timeout=10) == 0
+        assert kept.wait(timeout=10) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
 
 
 @pytest.mark.slow

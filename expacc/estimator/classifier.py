@@ -1,5 +1,6 @@
 """A classifier trained for its accuracy, in the manner of scikit-learn."""
 
+import copy
 import os
 from pathlib import Path
 from typing import Any, Self
@@ -103,7 +104,17 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.progress = progress
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to features (n, F) and labels of any kind; a row of weight k is k copies of it."""
+        """Fit to features (n, F) and labels of any kind; a row of weight k is k copies of it.
+
+        A fit that ends in an error or by Ctrl-C changes nothing: what was fitted before stays.
+        """
+        # On a copy, whose attributes become ours in one instruction once they are complete.
+        fresh = copy.copy(self)
+        fresh._fit(X, y, sample_weight)
+        self.__dict__ = fresh.__dict__
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         self._check()
         features, self.classes_, codes, weight = read_training(self, X, y, sample_weight)
         seed = (
@@ -114,7 +125,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         prepared = prepare(features, codes, weight, seed)
         fitted = fit_model(prepared, self._recipe(len(self.classes_), seed))
         self._take(fitted)
-        return self
 
     def _settings(self, classes: int) -> tuple[Setting, ...]:
         if isinstance(self.loss, str) and self.loss == "cross_entropy" and not self.numbers:

@@ -14,6 +14,7 @@ from expacc.ops.kernels import fused_exact, fused_mixture
 from expacc.ops.kernels_kinds import IMPLEMENTATIONS, Implementation, no_kernels, takes_kernels
 from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
+from expacc.ops.native import build_native
 from expacc.ops.orthant_node import orthant_chance, orthant_logs
 from expacc.ops.reference import (
     CLASS_AXIS,
@@ -30,6 +31,7 @@ __all__ = [
     "Implementation",
     "all_log_probs",
     "apply_formula",
+    "build_native",
     "compute_dtype",
     "contest",
     "error_of",

@@ -28,6 +28,7 @@ from expacc.ops.kernels_kinds import (
     takes_kernels,
     tried,
 )
+from expacc.ops.native import library
 from expacc.ops.reference import CLASS_AXIS
 
 __all__ = ["fused_exact", "fused_mixture"]
@@ -63,7 +64,7 @@ class _Mixture(torch.autograd.Function):
         # Spent, so that the next batch may have it; a second backward computes it again.
         ctx.call = plan, rest, None
         gradient = _mixture_gradient(plan, logits, target, rest, scratch, grad_outputs[0])
-        if plan.native is None and not torch.is_grad_enabled():
+        if plan.native is None and library() and not torch.is_grad_enabled():
             plan.native = _native_mixture(plan, logits, target, rest, grad_outputs[0])
         return gradient, *_NO_MORE
 
@@ -86,7 +87,7 @@ def _mixture_gradient(
 
 
 def _native_mixture(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
-    """The step of such a batch in C++; None if it is not built yet, False if there is none."""
+    """The step of such a batch in C++; False if there is none."""
     weight, _, ignore_index, reduction, formula_of = rest
     if weight is not None:
         return False
@@ -213,7 +214,7 @@ class _Exact(torch.autograd.Function):
         plan, rest, saved = ctx.call
         ctx.call = plan, rest, None
         gradient = _exact_gradient(plan, logits, target, rest, saved, grad_outputs[0])
-        if plan.native is None:
+        if plan.native is None and library():
             plan.native = _native_exact(plan, logits, target, rest, grad_outputs[0])
         return gradient, *_NO_MORE
 

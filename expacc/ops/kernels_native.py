@@ -1,8 +1,8 @@
 """A plan's launches as the C++ node takes them (``native.cpp``).
 
-Only after a first step through Python, when every kernel is compiled; and only for what a training
-loop does again and again: no class weights, sigma a number, the default stream, the same kind of
-upstream gradient. Whatever else comes, the node leaves to Python.
+Only once that is built, and after a first step through Python, when every kernel is compiled; and
+only for what a training loop does again and again: no class weights, sigma a number, the default
+stream, the same kind of upstream gradient. Whatever else comes, the node leaves to Python.
 """
 
 import struct
@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from expacc.ops import native
 from expacc.ops.kernels_batch import ExactPlan
 from expacc.ops.kernels_launch import DEFAULT_STREAM, Launch, driver_addresses
 from expacc.ops.kernels_rows import RowsPlan
 from expacc.ops.kernels_scratch import counter_of
+from expacc.ops.native import library
 
 __all__ = ["native_exact", "native_mixture"]
 
@@ -33,8 +33,8 @@ def native_mixture(
     ignore_index: int,
     reduction: str,
     fallback: Fallback,
-) -> Run | bool | None:
-    """A function that does a step of batches like this; False if there is none, None if not yet.
+) -> Run | bool:
+    """A function that does a step of batches like this; False if there is none.
 
     Args:
         plan: of the batch, after its first backward.
@@ -45,9 +45,6 @@ def native_mixture(
         reduction: as the plan has it.
         fallback: the gradient by way of Python.
     """
-    library = native.library()
-    if not library:
-        return library
     backward_launch = plan.backward_launches.get((upstream.dtype, upstream.stride(), 0))
     counter: str | Tensor = counter_of(plan.device, DEFAULT_STREAM) if plan.at_once else "scratch"
     nothing = plan.nothing
@@ -58,7 +55,6 @@ def native_mixture(
     tensors = ("logits", "target", nothing, "upstream", "gradient", "scratch")
     backward = [_kernel(backward_launch, *tensors)]
     return _made(
-        library,
         (logits, target, plan.values, upstream, ignore_index, reduction),
         (plan.scratch.size, 0, 0),
         False,
@@ -77,11 +73,8 @@ def native_exact(
     ignore_index: int,
     reduction: str,
     fallback: Fallback,
-) -> Run | bool | None:
+) -> Run | bool:
     """As ``native_mixture``, of EXACT."""
-    library = native.library()
-    if not library:
-        return library
     dot_launch, backward_launch = plan.backward_launches.get(
         (upstream.dtype, upstream.stride()), (None, None)
     )
@@ -103,7 +96,6 @@ def native_exact(
     backward.append(_kernel(backward_launch, *tensors))
     dots = 0 if plan.dots is None else plan.dots.numel()
     return _made(
-        library,
         (logits, target, plan.values, upstream, ignore_index, reduction),
         (plan.numbers.size, dots, 0 if plan.in_gradient else plan.rows.numel()),
         plan.in_gradient,
@@ -115,7 +107,6 @@ def native_exact(
 
 
 def _made(
-    library: Any,
     batch: tuple[Any, ...],
     sizes: tuple[int, int, int],
     in_gradient: bool,
@@ -128,7 +119,7 @@ def _made(
     if driver is None or None in forward or None in backward:
         return False
     parts = (sizes, in_gradient, driver, forward, backward, fallback, keep)
-    run: Run = library.make(*batch, *parts).run
+    run: Run = library().make(*batch, *parts).run
     return run
 
 

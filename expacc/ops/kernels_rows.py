@@ -100,7 +100,7 @@ class RowsPlan:
             ints = (_ROW_STATS * count, programs, self.mean, 0)
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), {"num_warps": 16})
         self.backward_launches: dict[tuple[Any, ...], Launch] = {}
-        self.native: Any = None  # the same by C++; False where there is none
+        self.native: Any = None  # the same by C++, once that is built; False where there is none
 
     def forward(
         self, logits: Tensor, target: Tensor, weight: Tensor | None, weights: tuple[float, float]

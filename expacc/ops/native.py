@@ -1,14 +1,10 @@
-"""Building ``native.cpp``, the fused losses' autograd node in C++.
+"""Building ``native.cpp``, the fused losses' autograd node in C++, for those who ask for it.
 
 It is a matter of speed alone: the same kernels are launched, by fewer microseconds of Python. So
-nobody waits for it. The first loss on a GPU starts a compiler in the background, at the lowest
-priority; the result is kept in a cache and used from then on. The variable ``EXPACC_NATIVE`` says
-otherwise: ``wait`` builds before the first loss returns, ``off`` never builds nor loads.
-Unset is ``auto``.
+nothing is compiled or loaded by itself; ``build_native`` does both, and keeps the library in a
+cache for the processes to come.
 """
 
-import atexit
-import contextlib
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -16,127 +12,119 @@ import os
 import platform
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import sysconfig
 import threading
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-__all__ = ["library", "why_not"]
+from expacc.ops.native_cache import locked, private_folder, read_whole, write_whole
+
+__all__ = ["build_native", "library"]
 
 _NAME = "expacc_native"
 _SOURCE = Path(__file__).with_name("native.cpp")
 
-_lock = threading.Lock()
-_library: Any = None  # the module once loaded, False once given up
-_reason = ""
-_builder: threading.Thread | None = None
-_compiler: subprocess.Popen[str] | None = None
+_one_at_a_time = threading.Lock()
+_library: Any = None
 
 
-def library(wait: bool = False) -> Any | Literal[False] | None:
-    """The module; None while it is being built, False where there will be none.
-
-    Args:
-        wait: until it is built.
-    """
-    if _library is not None:
-        return _library
-    return _begun(wait or _asked() == "wait")
-
-
-def why_not() -> str:
-    """Why ``library`` is False."""
-    return _reason
-
-
-def _asked() -> str:
-    return os.environ.get("EXPACC_NATIVE") or "auto"
-
-
-def _begun(wait: bool) -> Any | Literal[False] | None:
-    global _builder
-    with _lock:
-        if _builder is None:
-            _builder = threading.Thread(target=_find, name="expacc-native", daemon=True)
-            _builder.start()
-    if wait:
-        _builder.join()
+def library() -> Any:
+    """The module; None unless ``build_native`` was called."""
     return _library
 
 
-def _find() -> None:
-    """Load the library, after building it if need be."""
-    global _library, _reason
+def build_native() -> None:
+    """Launch the fused losses from C++ in this process from now on: small batches gain from it.
+
+    The first time the compiler at hand takes half a minute; the result is kept in
+    ``~/.cache/expacc/native`` (or under ``$XDG_CACHE_HOME``), in a folder that must be yours alone.
+    What is damaged there is built anew. Calls after the first do nothing.
+
+    Raises:
+        RuntimeError: there will be none, and why. The losses work without.
+    """
+    global _library
+    with _one_at_a_time:
+        if _library is None:
+            try:
+                _library = _loaded(_content())
+            except (OSError, ImportError) as error:
+                raise RuntimeError(f"the C++ node must be built or read; got: {error}") from error
+
+
+def _content() -> bytes:
+    """The library's bytes, after building it if need be."""
+    if sys.platform != "linux":
+        raise RuntimeError(f"the C++ node is built on Linux only; got {sys.platform}.")
+    folder = private_folder(_path())
     try:
-        if _asked() == "off":
-            raise RuntimeError("EXPACC_NATIVE is 'off'")
-        if _asked() not in ("auto", "wait"):  # rather no compiler than one that nobody wanted
-            raise RuntimeError(
-                f"EXPACC_NATIVE must be 'auto', 'wait' or 'off'; got {_asked()!r}. Unset it."
-            )
-        if sys.platform != "linux":
-            raise RuntimeError(f"it is built on Linux only, not on {sys.platform}")
-        path = _folder() / f"{_NAME}.so"
-        if not path.exists():
-            _build(path)
-        _check_owner(path)
-        _library = _loaded(path)
-    except Exception as error:  # whatever it is, losses work without
-        _reason = str(error)
-        _library = False
+        with locked(folder):
+            found = read_whole(folder, _NAME)
+            if found is None:
+                found = _compiled(folder)
+                write_whole(folder, _NAME, found)
+            return found
+    finally:
+        os.close(folder)
 
 
-def _check_owner(path: Path) -> None:
-    """Refuse a library that somebody else could have put there."""
-    for each in (path, path.parent):
-        found = each.stat()
-        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise RuntimeError(f"{each} could have been written by another user; remove it")
+def _loaded(content: bytes) -> Any:
+    """The module of these bytes: from memory that nobody can change, so they are what was checked.
 
+    From a file, a process would die by SIGBUS whenever that is cut short.
+    """
+    import fcntl
 
-def _loaded(path: Path) -> Any:
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+    memory = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(memory, "wb", closefd=False) as stream:
+        stream.write(content)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(memory, fcntl.F_ADD_SEALS, seals)
+    # Never closed: the dynamic linker knows a library by its path, which must not come to be
+    # that of another file.
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, f"/proc/self/fd/{memory}")
     spec = importlib.util.spec_from_loader(_NAME, loader)
     if spec is None:
-        raise RuntimeError(f"{path} is no module")
+        raise ImportError("the library is no module")
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
 
 
-def _folder() -> Path:
-    """Where the library for this source, torch and Python is kept."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+def _path() -> Path:
+    """The folder of the library for this source, torch, Python and system."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
+    if not cache.is_absolute():  # which is to be ignored, as the standard has it
+        cache = Path.home() / ".cache"
     facts = (
         _SOURCE.read_text(),
         torch.__version__,
         str(torch.version.git_version),
-        sys.implementation.cache_tag,
+        str(torch.compiled_with_cxx11_abi()),
+        str(sysconfig.get_config_var("SOABI")),
         platform.machine(),
+        *platform.libc_ver(),
     )
     key = hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16]
-    return Path(cache) / "expacc" / "native" / key
+    return cache / "expacc" / "native" / key
 
 
 def _command(output: Path) -> list[str]:
     """The compiler's command line."""
-    compiler = os.environ.get("CXX") or "c++"
-    if shutil.which(compiler.split()[0]) is None:
-        raise RuntimeError(f"there is no C++ compiler {compiler!r}")
+    compiler = (os.environ.get("CXX") or "c++").split()
+    if shutil.which(compiler[0]) is None:
+        raise RuntimeError(f"a C++ compiler must be installed; got none called {compiler[0]!r}.")
     home = Path(torch.__file__).parent
     python = Path(sysconfig.get_path("include"))
     headers = [home / "include", home / "include/torch/csrc/api/include", python]
     if not (python / "Python.h").exists():
-        raise RuntimeError(f"Python's headers are not installed; got no Python.h in {python}")
-    polite = ["nice", "-n", "19"] if shutil.which("nice") else []
+        raise RuntimeError(f"Python's headers must be installed; got no Python.h in {python}.")
     return [
-        *polite,
-        *compiler.split(),
+        *compiler,
         *("-O2", "-std=c++20", "-fPIC", "-shared", "-fvisibility=hidden"),
         "-DAT_PER_OPERATOR_HEADERS",
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
@@ -147,46 +135,31 @@ def _command(output: Path) -> list[str]:
     ]
 
 
-def _build(path: Path) -> None:
-    """Compile into the cache; one process at a time, the others wait for it."""
-    import fcntl  # which only Linux and its like have
-
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # which ends with the process, however that ends
-        if not path.exists():
-            _compile(path)
-
-
-def _compile(path: Path) -> None:
-    global _compiler
-    output = path.with_name(f"{os.getpid()}.so")
-    atexit.register(_stop)
+def _compiled(folder: int) -> bytes:
+    """What the compiler makes, all of it within the folder."""
+    shutil.rmtree("build", ignore_errors=True, dir_fd=folder)  # of a process that was killed
+    os.mkdir("build", 0o700, dir_fd=folder)
     try:
-        # In a session of its own: Ctrl-C is for the training run, ``_stop`` is for this.
-        _compiler = subprocess.Popen(
+        place = Path(os.readlink(f"/proc/self/fd/{folder}")) / "build"
+        output = place / "library.so"
+        # In a session of its own: Ctrl-C comes to us, and we end it with all its children.
+        with subprocess.Popen(
             _command(output),
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",
+            env={**os.environ, "TMPDIR": str(place)},
             start_new_session=True,
-        )
-        _, errors = _compiler.communicate()
-        if _compiler.returncode != 0:
-            raise RuntimeError(f"the compiler failed: {errors.strip()[:500]}")
-        output.chmod(0o700)
-        output.replace(path)
+        ) as compiler:
+            try:
+                _, errors = compiler.communicate()
+            except BaseException:
+                os.killpg(compiler.pid, signal.SIGKILL)
+                raise
+        if compiler.returncode != 0:
+            raise RuntimeError(f"the compiler must succeed; got: {errors.strip()[:500]}")
+        return output.read_bytes()
     finally:
-        output.unlink(missing_ok=True)
-        _compiler = None
-        atexit.unregister(_stop)
-
-
-def _stop() -> None:
-    """Leave no compiler behind."""
-    compiler = _compiler
-    if compiler is not None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(compiler.pid, signal.SIGKILL)  # it has children of its own
-        if _builder is not None:
-            _builder.join(timeout=5)
+        shutil.rmtree("build", ignore_errors=True, dir_fd=folder)

@@ -2,15 +2,19 @@
 
 Items are Ray tasks of one core each, with the shared data once in the object store. Nothing is
 left to Ray's own retries, so that a worker or node that dies means the same here as on one
-machine: its unfinished items are tried again, twice at most.
+machine: its unfinished items are tried again, twice at most. When this process ends, however it
+does, its tasks end, and so does all of a cluster that it started.
 """
 
 import os
 import socket
+import subprocess
 import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from expacc.study.items import (
@@ -31,6 +35,7 @@ TICK = 0.2  # seconds between looks at Ctrl-C and the progress bar
 CENSUS = 5.0  # seconds between looks at how many cores the cluster has
 PATIENCE = 10.0  # seconds for a cluster to answer
 AHEAD = 2  # items per core under way, so that no core waits for the next
+KEEPER = Path(__file__).with_name("keeper.py")
 
 
 def replies(
@@ -56,26 +61,17 @@ def replies(
 
     Raises:
         ImportError: the package ray is missing.
-        ConnectionError: there is no cluster at ``address``.
+        ConnectionError: there is no cluster at ``address``, or it does not take our token.
         ValueError: a node has another version of expacc, or this process is in another cluster.
     """
     check_shared(shared)
     ray = _import_ray()
-    ours = not ray.is_initialized()
-    if ours:
-        _connect(ray, address, workers or cores)
-    elif address not in (None, "auto", ray.get_runtime_context().gcs_address):
-        raise ValueError(
-            f"address must be that of the Ray cluster which this process is in already, "
-            f"{ray.get_runtime_context().gcs_address}; got {address!r}. Call ray.shutdown() first."
-        )
-    tasks = _Tasks(ray, items, executor, shared, workers)
-    try:
-        yield from tasks.work(stopped)
-    finally:
-        tasks.cancel()
-        if ours:
-            ray.shutdown()
+    with _in_cluster(ray, address, workers or cores):
+        tasks = _Tasks(ray, items, executor, shared, workers)
+        try:
+            yield from tasks.work(stopped)
+        finally:
+            tasks.cancel()
 
 
 def _import_ray() -> Any:
@@ -85,9 +81,29 @@ def _import_ray() -> Any:
     except ImportError:
         raise ImportError(
             "engine='ray' needs the package ray, which is not installed. "
-            "Use pip install ray, or engine='local'."
+            "Use pip install 'ray>=2.59', or engine='local'."
         ) from None
     return ray
+
+
+@contextmanager
+def _in_cluster(ray: Any, address: str | None, cores: int) -> Iterator[None]:
+    """Be in the cluster at ``address``, in the one we are in, or in one of our own."""
+    if ray.is_initialized():
+        here = ray.get_runtime_context().gcs_address
+        if address not in (None, "auto", here):
+            raise ValueError(
+                f"address must be that of the Ray cluster which this process is in already, "
+                f"{here}; got {address!r}. Call ray.shutdown() first."
+            )
+        yield
+        return
+    _connect(ray, address, cores)
+    with nullcontext() if address else _kept():
+        try:
+            yield
+        finally:
+            ray.shutdown()
 
 
 def _connect(ray: Any, address: str | None, cores: int) -> None:
@@ -99,12 +115,41 @@ def _connect(ray: Any, address: str | None, cores: int) -> None:
     try:
         _knock(address)
         ray.init(address, **options)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, ray.exceptions.RayError) as error:
         words = " ".join(str(error).split()) or type(error).__name__
         raise ConnectionError(
-            f"address must be that of a Ray cluster that runs; got {address!r}: {words[:200]} "
-            f"Start one with ray start --head, or leave address out."
+            f"address must be that of a Ray cluster that runs and takes our token; got "
+            f"{address!r}: {words[:200]} Start one with ray start --head, have RAY_AUTH_MODE and "
+            f"the token here as there, or leave address out."
         ) from error
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    """Have a program that ends the agents of our cluster, should we be killed in this block."""
+    try:
+        raylets = [each for each in _children(os.getpid()) if _name(each) == "raylet"]
+        agents = [str(agent) for raylet in raylets for agent in _children(raylet)]
+    except OSError:  # one has ended just now
+        agents = []
+    with subprocess.Popen(
+        [sys.executable, "-I", str(KEEPER), *agents],
+        stdin=subprocess.PIPE,  # whose end tells it of ours
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ):
+        yield
+
+
+def _children(process: int) -> list[int]:
+    """Numbers of the processes that a process started; none where there is no /proc."""
+    threads = Path(f"/proc/{process}/task").glob("*/children")
+    return [int(number) for thread in threads for number in thread.read_text().split()]
+
+
+def _name(process: int) -> str:
+    return Path(f"/proc/{process}/comm").read_text().strip()
 
 
 def _knock(address: str) -> None:

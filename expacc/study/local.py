@@ -2,7 +2,8 @@
 
 The parent hands out items and gathers replies; it alone writes to the store. A worker is a fresh
 Python (never a fork, which torch's thread pools do not survive) that imports the executor by name,
-so nothing of the calling script runs twice. A worker whose parent is gone ends itself.
+so nothing of the calling script runs twice. It ends with its parent (``boot.py``), and without a
+word.
 """
 
 import json
@@ -14,6 +15,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, Pipe, wait
+from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
@@ -33,13 +35,7 @@ __all__ = ["replies", "serve"]
 TICK = 0.2  # seconds between looks at Ctrl-C and the progress bar
 FAILED_STARTS = 5  # workers in a row that die before they are ready
 READY = "ready"
-
-# The executor's module comes first: what it needs is all that a worker imports.
-BOOT = (
-    "import importlib, json, sys; boot = json.loads(sys.argv[1]); sys.path[:] = boot['path']; "
-    "importlib.import_module(boot['executor'].partition(':')[0]); "
-    "from expacc.study.local import serve; serve(boot['executor'], boot['link'], boot['data'])"
-)
+BOOT = Path(__file__).with_name("boot.py")
 
 
 def replies(
@@ -76,11 +72,12 @@ class _Worker:
         boot = {
             "path": sys.path,
             "executor": executor,
+            "parent": os.getpid(),
             "link": theirs.fileno(),
             "data": data.fileno(),
         }
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT, json.dumps(boot)],
+            [sys.executable, "-P", str(BOOT), json.dumps(boot)],
             pass_fds=(theirs.fileno(), data.fileno()),
             stdin=subprocess.DEVNULL,
             stdout=2,  # what an executor prints must not mix with results
@@ -213,24 +210,29 @@ class _Crew:
 def serve(executor: str, link: int, data: int) -> None:
     """A worker's life: carry out what comes, until the parent is gone."""
     connection: Connection[Any, Any] = Connection(link)
-    parts = connection.recv()
-    inbox: SimpleQueue[WorkItem] = SimpleQueue()
+    inbox: SimpleQueue[Any] = SimpleQueue()
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
+    parts = inbox.get()
     function = load_executor(executor)
     shared = map_shared(data, parts)
-    connection.send(READY)
+    _tell(connection, READY)
     while True:
         reply = run_item(function, inbox.get(), shared)
         try:
-            connection.send(reply)
-        except OSError:
-            os._exit(1)  # nobody is there
+            _tell(connection, reply)
         except Exception as error:  # what cannot be pickled is not sent at all
-            connection.send(Reply(failure=f"rows must be plain data; got: {error}"))
+            _tell(connection, Reply(failure=f"rows must be plain data; got: {error}"))
 
 
-def _listen(connection: "Connection[Any, Any]", inbox: "SimpleQueue[WorkItem]") -> None:
-    """Take items in at any time, so that the parent never waits to hand one over."""
+def _tell(connection: "Connection[Any, Any]", message: Any) -> None:
+    try:
+        connection.send(message)
+    except OSError:
+        os._exit(1)  # nobody is there
+
+
+def _listen(connection: "Connection[Any, Any]", inbox: "SimpleQueue[Any]") -> None:
+    """Take in what comes at any time, so that the parent never waits to hand it over."""
     try:
         while True:
             inbox.put(connection.recv())

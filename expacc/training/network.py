@@ -73,7 +73,8 @@ def fit(
     The same seed gives the same bits on a CPU, also if the run is killed and called again with the
     same ``checkpoint`` folder. Under torchrun, or with a process group open, the ranks share the
     rows of every batch and move as one process with the whole batch would; rank 0 writes the
-    checkpoints and shows the progress. The model is left on the device and in evaluation mode.
+    checkpoints and shows the progress. The model is left on the device and in evaluation mode; by
+    Ctrl-C or an error in the midst, with the weights of the last step and in training mode.
 
     Args:
         model: called with a batch's inputs, returns logits (rows, classes) or (rows, classes, …).

@@ -184,9 +184,9 @@ class _Live(Bar):
 
 
 def _make(total: int, title: str, done: int, enabled: bool, clock: Callable[[], float]) -> Bar:
-    if not enabled:
+    stream = sys.stderr  # looked up now: it may have been redirected, or closed
+    if not enabled or stream is None:
         return Bar(total, title, done, clock)
-    stream = sys.stderr  # looked up now: it may have been redirected
     if stream.isatty():
         try:
             from rich.console import Console

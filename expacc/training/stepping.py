@@ -67,20 +67,17 @@ class Stepper:
         if isinstance(self._optimizer, ASAM):
             if self._normalizer and not self.scaler.is_enabled():
                 self._normalizer.step()
-            self._optimizer.first_step()
             try:
+                self._optimizer.first_step()
                 self._backward(group)
-            except BaseException:
+            finally:  # an error or Ctrl-C leaves no weights halfway up the climb
                 self._optimizer.restore()
-                raise
         self.scaler.unscale_(self._base)
         if self._normalizer:
             self._normalizer.step()
         elif self._clip is not None:
             groups = self._base.param_groups
             nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], self._clip)
-        if isinstance(self._optimizer, ASAM):
-            self._optimizer.restore()
         self.scaler.step(self._base)
         self.scaler.update()
         self._optimizer.zero_grad()

@@ -25,7 +25,7 @@ every = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
 @pytest.fixture(autouse=True)
 def no_plans():
-    assert native.library(wait=True), native.why_not()
+    native.build_native()
     kernels_kinds.PLANS.clear()
     yield
     kernels_kinds.PLANS.clear()
@@ -78,6 +78,21 @@ def test_the_same_bits_as_through_python(loss, dtype):
         assert not is_native(expected[0])
         assert torch.equal(found[0], expected[0])
         assert torch.equal(found[1], expected[1]), (rows, classes, reduction)
+
+
+@every
+def test_not_unless_it_was_asked_for(loss, monkeypatch):
+    """By Python until then; a batch seen before is taken over at its next backward."""
+    library = native.library()
+    monkeypatch.setattr(native, "_library", None)
+    logits, target = batch(64, 100)
+    found = [step(loss, logits, target) for _ in range(3)]
+    assert not any(is_native(value) for value, _ in found)
+    monkeypatch.setattr(native, "_library", library)
+    found += [step(loss, logits, target) for _ in range(2)]
+    assert [is_native(value) for value, _ in found] == [False] * 4 + [True]
+    assert all(torch.equal(value, found[0][0]) for value, _ in found)
+    assert all(torch.equal(grad, found[0][1]) for _, grad in found)
 
 
 @every
@@ -173,7 +188,7 @@ def test_peak_memory_is_one_gradient(loss):
 def test_threads(loss, way, monkeypatch):
     """Several threads train side by side on the default stream."""
     if way == "python":
-        monkeypatch.setattr(native, "_library", False)
+        monkeypatch.setattr(native, "_library", None)
     batches = [batch(257, 10, seed=seed) for seed in range(4)]
     expected = [step(loss, *each) for each in batches]
     wrong = []
