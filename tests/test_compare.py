@@ -101,7 +101,7 @@ def test_trials_and_seconds_go_with_the_size_of_a_table(model):
             rows, features, classes, losses=DEFAULT_LOSSES, model=model
         )
 
-    small = shape(500, 5, 2)
+    small = shape(200, 5, 2)
     assert small[0] == 20
     for more in (shape(50_000, 5, 2), shape(500, 500, 2), shape(500, 5, 40)):
         assert 8 <= more[0] <= small[0]
