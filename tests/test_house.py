@@ -19,6 +19,8 @@ PACKAGE = ROOT / "expacc"
 # Lowest first; a module may import only from lines above its own.
 FLOW = [
     {
+        "expacc.files",
+        "expacc.stored",
         "expacc.refusals",
         "expacc.schedules",
         "expacc.ops.formula",
@@ -108,7 +110,9 @@ FLOW = [
         "expacc.study.lock",
         "expacc.study.store_refusals",
     },
-    {"expacc.study.items", "expacc.study.columns"},
+    {"expacc.study.items", "expacc.study.columns", "expacc.study.digests"},
+    {"expacc.study.store_files"},
+    {"expacc.study.store_opening"},
     {"expacc.study.shared", "expacc.study.store"},
     {"expacc.study.local", "expacc.study.cluster"},
     {"expacc.study.engine"},
@@ -118,7 +122,12 @@ FLOW = [
     {"expacc.study.stats", "expacc.study.answer", "expacc.study.figures_many"},
     {"expacc.study.record", "expacc.study.protocol", "expacc.study.plain_text"},
     {"expacc.study.loss_names", "expacc.study.pace"},
-    {"expacc.study.palette", "expacc.study.suspects", "expacc.study.methods"},
+    {
+        "expacc.study.palette",
+        "expacc.study.suspects",
+        "expacc.study.methods",
+        "expacc.study.record_checks",
+    },
     {"expacc.study.sheet"},
     {"expacc.study.leaderboard_table", "expacc.study.figures"},
     {"expacc.study.leaderboard"},

@@ -25,7 +25,6 @@ from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
 from expacc.study.record import StudyRecord
-from expacc.study.report_files import write_whole
 from expacc.study.work import MODELS, Bench
 
 __all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
