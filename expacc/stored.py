@@ -152,7 +152,7 @@ def _short(value: Any) -> str:
 
 def seal(content: Mapping[str, Any]) -> dict[str, Any]:
     """The content with its digest, so that a changed character is noticed."""
-    return {**content, SEAL: _digest(content)}
+    return {**content, SEAL: _digest(json.loads(json.dumps(content)))}  # as it will be read
 
 
 def is_sealed(content: Mapping[str, Any]) -> bool:

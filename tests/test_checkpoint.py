@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,6 @@ from interrupted import STEPS, finished, interrupted, records, train
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from expacc.training import checkpoint
 from expacc.training.checkpoint import load_state, save_state
 
 # ---------------------------------------------------------------------------------- the file
@@ -81,7 +81,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         save_state(tmp_path / "a", {"x": 2})
     assert load_state(tmp_path / "a") == {"x": 1}
@@ -100,10 +100,12 @@ def test_file_and_folder_reach_the_disk_in_this_order(tmp_path, monkeypatch):
         calls.append("replace")
         return replace(part, path)
 
-    monkeypatch.setattr(checkpoint.os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "replace", noted_replace)
     save_state(tmp_path / "a", {"x": 1})
-    assert calls == ["sync a.part", "replace", f"sync {tmp_path.name}"]
+    first, *rest = calls
+    assert re.fullmatch(r"sync \.a\.[0-9a-f]{16}\.part", first)
+    assert rest == ["replace", f"sync {tmp_path.name}"]
 
 
 def with_header(path, header):
