@@ -65,19 +65,17 @@ def read_whole(path: Path, largest: int) -> bytes:
         ValueError: a pipe, a device, or more than ``largest`` bytes.
         OSError: there is no such file, or it cannot be read.
     """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _CLOSED)
     try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _CLOSED)
-    except OSError as error:
-        if path.is_dir():
-            raise not_plain(path, stat.S_IFDIR) from None
-        raise error from None
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise not_plain(path, found.st_mode)
         if found.st_size > largest:
             raise ValueError(f"{path} must be at most {largest:,} bytes; it has {found.st_size:,}.")
-        return file.read()
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -130,7 +130,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def _size(facts: dict[str, Any]) -> int:
-    return HEADER + sum(8 * (out * into + out) for out, into in facts["layers"])
+    return HEADER + sum(8 * int(out * into + out) for out, into in facts["layers"])
 
 
 def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:

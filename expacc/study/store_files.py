@@ -81,7 +81,8 @@ def check_files(path: Path, *, writing: bool) -> bool:
             which a store of ours never has.
     """
     for end in BESIDE:
-        found = check_plain(path.with_name(path.name + end), alone=writing)
+        # SQLite writes into these even to read.
+        found = check_plain(path.with_name(path.name + end), alone=True)
         if found is not None and end == "-journal":
             raise unreadable(path, f"a journal beside it, {path.name}{end}, that is not ours")
     found = check_plain(path, alone=writing)
