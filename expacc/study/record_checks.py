@@ -110,6 +110,8 @@ def check_rows_of_study(
         for metric in _SHARES:
             if not 0 <= row.metrics.get(metric, 0.0) <= 1:
                 raise ValueError(f"{metric} of {name} must lie in [0, 1]; it does not.")
+            if not all(0 <= value <= 1 for value in row.curves.get(metric, ())):
+                raise ValueError(f"curve {metric} of {name} must lie in [0, 1]; it does not.")
         if row.failure is None and row.kind != "trial":
             if row.predictions is None:
                 raise ValueError(f"{name} must have predictions; it has none.")

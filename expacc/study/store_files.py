@@ -34,7 +34,7 @@ VERSION = 2  # 1 had no digests
 PATIENCE = 30.0  # seconds to wait for a reader that holds the file
 LARGEST = 64 << 30  # bytes of a store
 LONGEST = 1 << 29  # bytes of one value: the labels of a table, the predictions of a run
-STEPS = 1_000_000  # of SQLite between two looks at how many it took
+STEPS, A_BYTE = 1_000_000, 4  # of SQLite between two looks at how many it took; most for a byte
 
 
 class Connection(sqlite3.Connection):
@@ -58,8 +58,8 @@ class Connection(sqlite3.Connection):
         found = sqlite3.connect(
             where, uri=True, timeout=PATIENCE, isolation_level=None, factory=cls
         )
-        # Reading a byte takes less than a step, so whoever needs more goes round in circles.
-        found._most = 100 + path.stat().st_size * 4 // STEPS
+        # A byte takes less than a step to read, so whoever needs more goes round in circles.
+        found._most = 100 + path.stat().st_size * A_BYTE // STEPS
         found.set_progress_handler(found._count, STEPS)
         found.rested()
         return found
