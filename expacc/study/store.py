@@ -77,7 +77,7 @@ class Store:
             if connection is not None:
                 connection.close()
             lock.release()
-            if isinstance(error, sqlite3.Error | OSError):
+            if isinstance(error, sqlite3.Error | OSError | UnicodeError):
                 raise refused(error, path) from error
             raise
         return cls(path, connection, lock)
@@ -291,5 +291,5 @@ class Store:
         self._connection.rested()
         try:
             return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             raise refused(error, self.path) from error

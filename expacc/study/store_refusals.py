@@ -20,6 +20,8 @@ def refused(error: Exception, path: Path) -> Exception:
         return _of_sqlite(error, path)
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error, path)
+    if isinstance(error, UnicodeError):  # names in the tables, which Python reads for SQLite
+        return unreadable(path, "text that is not UTF-8")
     return error
 
 
