@@ -219,7 +219,7 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
         )
     try:
         page = recipe.write(rows, notes["facts"])
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except Exception as error:
         # Each recipe has facts of its own, so who writes the page is the first to see them.
         raise unreadable(
             where,

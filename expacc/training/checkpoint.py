@@ -77,8 +77,8 @@ def load_state(
                 accept(_state(path, tree, lambda name: _outline(file, names, name)))
             # Copies: a mapped file must not change under a running optimiser, nor be changed by it.
             return _state(path, tree, lambda name: _whole(file, names, name))
-    except SafetensorError as error:
-        raise _unreadable(path, f"{error}") from None
+    except (SafetensorError, RuntimeError) as error:  # the latter: more than memory can map
+        raise _unreadable(path, f"{error}"[:300]) from None
 
 
 def _outline(file: Any, names: set[str], name: Any) -> Tensor:
