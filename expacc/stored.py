@@ -67,7 +67,7 @@ def _check_object(value: Any, shape: Mapping[Any, Any], name: str) -> None:
         raise _misfit(name, "an object", value)
     if str in shape:
         for key, part in value.items():
-            check_shape(part, shape[str], f"{name}.{key!s:.60}")
+            check_shape(part, shape[str], f"{name}.{_printed(key)}")
         return
     needed = {key.rstrip("?"): part for key, part in shape.items()}
     optional = {key.rstrip("?") for key in shape if key.endswith("?")}
@@ -140,6 +140,10 @@ def _words(shape: Any) -> str:
 
 def _misfit(name: str, wanted: str, value: Any) -> ValueError:
     return ValueError(f"{name} must be {wanted}; got {_short(value)}.")
+
+
+def _printed(key: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in key[:60])
 
 
 def _short(value: Any) -> str:

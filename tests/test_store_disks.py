@@ -99,6 +99,19 @@ def test_a_file_of_a_newer_version(tmp_path, reading):
         Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
 
 
+def test_a_file_without_tables_is_begun_anew(tmp_path):
+    """What an earlier version left if it was killed in its first moment."""
+    for mode in ("WAL", "DELETE"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "study.sqlite")) as file:
+            file.execute(f"PRAGMA journal_mode = {mode}")
+            file.execute("VACUUM")
+        with pytest.raises(ValueError, match="got: a file without tables"):
+            Store.read(tmp_path)
+        with Store.open(tmp_path, STUDY) as store:
+            store.save("a", [row()])
+        (tmp_path / "study.sqlite").unlink()
+
+
 def test_damage_is_found(tmp_path):
     with Store.open(tmp_path, STUDY) as store:
         for number in range(100):
