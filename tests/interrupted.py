@@ -97,7 +97,7 @@ def interrupted(folder, point, number):
         train(folder, watch)
     elif point == "fsync":
         fsync = os.fsync
-        checkpoint.os.fsync = lambda file: (watch(), fsync(file))
+        os.fsync = lambda file: (watch(), fsync(file))
     elif point == "replace":
         replace = Path.replace
         Path.replace = lambda part, path: (watch(), replace(part, path))

@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -15,8 +16,8 @@ from interrupted import STEPS, finished, interrupted, records, train
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from expacc.training import checkpoint
 from expacc.training.checkpoint import load_state, save_state
+from expacc.training.resume import Position, Remembered
 
 # ---------------------------------------------------------------------------------- the file
 
@@ -81,7 +82,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         save_state(tmp_path / "a", {"x": 2})
     assert load_state(tmp_path / "a") == {"x": 1}
@@ -100,10 +101,12 @@ def test_file_and_folder_reach_the_disk_in_this_order(tmp_path, monkeypatch):
         calls.append("replace")
         return replace(part, path)
 
-    monkeypatch.setattr(checkpoint.os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(Path, "replace", noted_replace)
     save_state(tmp_path / "a", {"x": 1})
-    assert calls == ["sync a.part", "replace", f"sync {tmp_path.name}"]
+    first, *rest = calls
+    assert re.fullmatch(r"sync \.a\.[0-9a-f]{16}\.part", first)
+    assert rest == ["replace", f"sync {tmp_path.name}"]
 
 
 def with_header(path, header):
@@ -158,6 +161,53 @@ def test_every_truncation_is_noticed(tmp_path):
         (tmp_path / "b").write_bytes(whole[:length])
         with pytest.raises(ValueError, match="must be a complete file"):
             load_state(tmp_path / "b")
+
+
+def remembered(folder):
+    model = nn.Linear(2, 1)
+    parts = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)}
+    return Remembered(folder, {"seed": 0}, parts)
+
+
+CLAIMS = {
+    "a weight": lambda state: state["model"].update(weight=torch.ones(1)),
+    "a momentum": lambda state: state["optimizer"]["state"].update(
+        {0: {"momentum_buffer": torch.ones(1)}}
+    ),
+    "a rate": lambda state: state["optimizer"]["param_groups"][0].update(lr=torch.ones(1)),
+    "the sums": lambda state: state["position"].update(sums=torch.ones(1)),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_file_that_claims_a_gigabyte_is_refused_by_its_shapes(tmp_path, monkeypatch, claim):
+    keeper = remembered(tmp_path)
+    keeper.save(Position())
+    assert keeper.load() == Position()
+    state = load_state(keeper.path)
+    CLAIMS[claim](state)
+    save_state(keeper.path, state)
+    data = keeper.path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + size])
+    name = next(
+        name for name, part in header.items() if part.get("shape") == [1] and "bias" not in name
+    )
+    end = max(part["data_offsets"][1] for name, part in header.items() if "shape" in part)
+    header[name] = {"dtype": "F32", "shape": [2**28], "data_offsets": [end, end + 2**30]}
+    # The claim lies behind all others; what it had is given to a tensor that nobody asks for.
+    header["left"] = {"dtype": "F32", "shape": [1], "data_offsets": old_place(data, size, name)}
+    text = json.dumps(header).encode()
+    with keeper.path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text + data[8 + size :])
+        file.truncate(8 + len(text) + end + 2**30)
+    monkeypatch.setattr("expacc.training.checkpoint._whole", None)  # no tensor is read
+    with pytest.raises(ValueError, match="must come from this same run; got"):
+        keeper.load()
+
+
+def old_place(data, size, name):
+    return json.loads(data[8 : 8 + size])[name]["data_offsets"]
 
 
 # ------------------------------------------------------------------------------ killed runs

@@ -19,6 +19,8 @@ PACKAGE = ROOT / "expacc"
 # Lowest first; a module may import only from lines above its own.
 FLOW = [
     {
+        "expacc.files",
+        "expacc.stored",
         "expacc.refusals",
         "expacc.schedules",
         "expacc.ops.formula",
@@ -113,8 +115,10 @@ FLOW = [
         "expacc.study.lock",
         "expacc.study.store_refusals",
     },
-    {"expacc.study.items", "expacc.study.columns"},
+    {"expacc.study.items", "expacc.study.columns", "expacc.study.digests"},
     {"expacc.study.boot", "expacc.study.keeper"},  # programs of their own
+    {"expacc.study.store_files"},
+    {"expacc.study.store_opening"},
     {"expacc.study.shared", "expacc.study.store"},
     {"expacc.study.local", "expacc.study.cluster"},
     {"expacc.study.engine"},
@@ -129,6 +133,7 @@ FLOW = [
         "expacc.study.suspects",
         "expacc.study.methods",
         "expacc.study.row_scores",
+        "expacc.study.record_checks",
     },
     {"expacc.study.sheet"},
     {"expacc.study.leaderboard_table", "expacc.study.figures"},

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import fake_recipes
 import pytest
+from crafted import changing, mutated, seeded
 from study_samples import PAYLOADS
 
 pytest.importorskip("matplotlib")
@@ -186,6 +187,36 @@ def test_an_interrupted_run_counts_its_time(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(ONE, tmp_path)
     assert load_result(ONE, tmp_path).account.seconds >= 0.2
+
+
+@pytest.mark.parametrize("place", ["notes", "study", "rows"])
+def test_no_value_of_a_store_is_a_bug(fake, capsys, place):
+    """Whatever someone writes into it, and makes the digests again: a page or one sentence."""
+    out, generator = fake / "out", seeded(place)
+    column = {"notes": "value", "study": "settings", "rows": "metrics"}[place]
+    run(ONE, fake / "whole/fake-one", seeds=1)
+    for _ in range(25):
+        with changing(out / "fake-one", source=fake / "whole/fake-one") as file:
+            found = file.execute(f"SELECT rowid, {column} FROM {place}").fetchall()
+            rowid, text = generator.choice(found)
+            value = json.dumps(mutated(json.loads(text), generator))
+            file.execute(f"UPDATE {place} SET {column} = ? WHERE rowid = ?", (value, rowid))
+        code = command("fake-one", "--no-run", "--out", str(out), "--json")
+        captured = capsys.readouterr()
+        assert code in (0, 2), captured.err
+        assert len(captured.err.splitlines()) == (code == 2)
+
+
+@pytest.mark.parametrize("bad", ["[]", "{}", "[" * 10**5, '{"name": 1}', "\ud800", None])
+def test_a_damaged_summary_is_no_page(fake, bad):
+    result, _ = run(ONE, fake, seeds=1)
+    content = write_files(result, fake)
+    assert read_summary(fake) is not None
+    if bad is None:
+        content["seconds"] = 1e300
+        bad = json.dumps(content)
+    (fake / "page.json").write_bytes(bad.encode("utf-8", "surrogatepass"))
+    assert read_summary(fake) is None
 
 
 def test_failed_parts_are_rows_with_a_reason_and_are_tried_again(tmp_path, monkeypatch):

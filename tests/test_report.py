@@ -19,6 +19,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
+from expacc.files import write_whole
 from expacc.study.figures import chart_style, inline_svg
 from expacc.study.figures_predictions import confusion
 from expacc.study.leaderboard import leaderboard
@@ -27,7 +28,6 @@ from expacc.study.methods import methods_text
 from expacc.study.palette import DARK, looks
 from expacc.study.plain_text import plain
 from expacc.study.report import report_html, write_report
-from expacc.study.report_files import write_whole
 from expacc.study.suspects import suspects
 from expacc.training import LOSS_NAMES
 

@@ -94,9 +94,22 @@ def test_a_database_of_another_program(tmp_path, reading):
 def test_a_file_of_a_newer_version(tmp_path, reading):
     Store.open(tmp_path, STUDY).close()
     with contextlib.closing(sqlite3.connect(tmp_path / "study.sqlite")) as file:
-        file.execute("PRAGMA user_version = 2")
-    with pytest.raises(ValueError, match=r"must have version 1 or older; got 2, .* Update expacc"):
+        file.execute("PRAGMA user_version = 3")
+    with pytest.raises(ValueError, match=r"must have version 2 or older; got 3, .* Update expacc"):
         Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
+
+
+def test_a_file_without_tables_is_begun_anew(tmp_path):
+    """What an earlier version left if it was killed in its first moment."""
+    for mode in ("WAL", "DELETE"):
+        with contextlib.closing(sqlite3.connect(tmp_path / "study.sqlite")) as file:
+            file.execute(f"PRAGMA journal_mode = {mode}")
+            file.execute("VACUUM")
+        with pytest.raises(ValueError, match="got: a file without tables"):
+            Store.read(tmp_path)
+        with Store.open(tmp_path, STUDY) as store:
+            store.save("a", [row()])
+        (tmp_path / "study.sqlite").unlink()
 
 
 def test_damage_is_found(tmp_path):

@@ -200,22 +200,19 @@ def _fit_line(
 
 def show(folder: Path, screen: Screen) -> None:
     """The leaderboard of a study that runs or has run."""
-    from expacc.study.compare import load_record
+    from expacc.study.compare import load_record, progress_of
     from expacc.study.leaderboard import leaderboard
     from expacc.study.report_files import leaderboard_json
-    from expacc.study.store import Store
     from expacc.study.terminal import print_leaderboard
 
-    with Store.read(folder) as store:
-        running, planned = store.is_running(), store.notes().get("planned", {})
-        done = len(store.done_items())
+    running, done, planned = progress_of(folder)
     board = leaderboard(record := load_record(folder))
     if not screen.as_json:
         print_leaderboard(board, screen.console())
-    if running or done < int(planned.get("items", done)):
+    if running or done < (planned or 0):
         word = "Running" if running else "Not finished"
-        screen.say(f"{word}: {done} of {planned.get('items', '?')} parts are done.", "dim")
-    state = {"running": running, "items_done": done, "items": planned.get("items")}
+        screen.say(f"{word}: {done} of {planned or '?'} parts are done.", "dim")
+    state = {"running": running, "items_done": done, "items": planned}
     screen.give({**json.loads(leaderboard_json(record, board)), **state})
 
 

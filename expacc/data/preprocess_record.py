@@ -22,7 +22,9 @@ def _refuse(what: str) -> ValueError:
 
 
 def _is_real(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    if type(value) is int:
+        return abs(value) <= 1 << 53  # a longer one may be none that a float can hold
+    return type(value) is float and math.isfinite(value)
 
 
 def check_record(record: Mapping[str, Any]) -> None:

@@ -1,8 +1,7 @@
 """A fitted classifier as a folder: safetensors and JSON, so nothing in it is executed."""
 
+import hashlib
 import json
-import math
-import os
 import platform
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,42 @@ import numpy as np
 import torch
 
 import expacc
+from expacc.files import read_whole, write_whole
+from expacc.stored import Between, check_shape, is_sealed, parse_json, seal
 
-__all__ = ["read_folder", "write_folder"]
+__all__ = ["FILES", "build", "read_files", "read_folder", "write_folder"]
 
 FORMAT = 1
 WEIGHTS, FACTS = "model.safetensors", "model.json"
+FILES = (FACTS, WEIGHTS)
 LARGEST_FACTS, LARGEST_WEIGHTS = 64 << 20, 8 << 30  # bytes
+HEADER = 1 << 20  # bytes of names and shapes before the weights
 _KINDS = {"U": str, "i": int, "u": int, "b": bool, "f": float}
+_COUNT = Between(1)
+_SHAPE = {
+    "format": int,
+    "class": str,
+    "classes": {"kind": set(_KINDS), "values": list},
+    "features": _COUNT,
+    "feature_names": ([str], None),
+    "layers": [[_COUNT]],
+    "temperature": Between(5e-324, 1e300),
+    "bend": Between(5e-324, 1.0),
+    "chosen": dict,
+    "held_out": dict,
+    "parameters": dict,
+    "versions": {str: str},
+    "weights_sha256?": str,
+    "seal?": str,
+}
 
 
 def write_folder(classifier: Any, folder: Path) -> Path:
-    """Write a fitted classifier; each file appears whole or not at all."""
+    """Write a fitted classifier; each file appears whole or not at all.
+
+    The facts come last and vouch for the weights: a process that dies between the two leaves a
+    folder that is refused, never one with weights of one classifier and classes of another.
+    """
     from safetensors.torch import save
 
     kind = _kind(classifier.classes_)
@@ -48,9 +72,11 @@ def write_folder(classifier: Any, folder: Path) -> Path:
     for place, (weight, bias) in enumerate(classifier.layers_):
         tensors[f"{place}.weight"] = torch.from_numpy(np.ascontiguousarray(weight))
         tensors[f"{place}.bias"] = torch.from_numpy(np.ascontiguousarray(bias))
+    weights = save(tensors)
+    facts["weights_sha256"] = hashlib.sha256(weights).hexdigest()
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / WEIGHTS, save(tensors))
-    _replace(folder / FACTS, (json.dumps(facts, indent=1) + "\n").encode())
+    write_whole(folder / WEIGHTS, weights)
+    write_whole(folder / FACTS, json.dumps(seal(facts), indent=1) + "\n")
     return folder
 
 
@@ -82,18 +108,34 @@ def _parameters(classifier: Any) -> dict[str, Any]:
     return kept
 
 
-def _replace(path: Path, data: bytes) -> None:
-    fresh = path.with_name(path.name + ".part")
-    with open(fresh, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
-
-
 def read_folder(cls: type, folder: Path) -> Any:
     """A classifier as ``write_folder`` left it, or a sentence that says what is wrong."""
-    facts = _read_facts(folder / FACTS)
+    return build(cls, folder, read_files(folder))
+
+
+def read_files(folder: Path) -> dict[str, bytes]:
+    """The bytes of both files, each of a size that can be."""
+    limits = {FACTS: LARGEST_FACTS, WEIGHTS: LARGEST_WEIGHTS}
+    found: dict[str, bytes] = {}
+    for name in FILES:
+        try:
+            if name == WEIGHTS:  # as many numbers as the facts speak of, before they are read
+                limits[name] = min(limits[name], _size(_read_facts(folder, found[FACTS])))
+            found[name] = read_whole(folder / name, limits[name])
+        except FileNotFoundError:
+            raise ValueError(
+                f"{folder} must hold {name}, as AccuracyClassifier.save writes it."
+            ) from None
+    return found
+
+
+def _size(facts: dict[str, Any]) -> int:
+    return HEADER + sum(8 * int(out * into + out) for out, into in facts["layers"])
+
+
+def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
+    """A classifier from the bytes of its files."""
+    facts = _read_facts(folder, files[FACTS])
     classifier = cls()
     try:
         known = classifier.get_params(deep=False)
@@ -101,48 +143,59 @@ def read_folder(cls: type, folder: Path) -> Any:
         if "hidden" in parameters:
             parameters["hidden"] = tuple(parameters["hidden"])
         classifier.set_params(**parameters)
-        kind, values = facts["classes"]["kind"], facts["classes"]["values"]
-        if kind not in _KINDS or not all(type(value) is _KINDS[kind] for value in values):
-            raise ValueError("classes")
-        classifier.classes_ = np.array(values)
-        classifier.n_features_in_ = int(facts["features"])
-        if facts["feature_names"] is not None:
-            if len(facts["feature_names"]) != facts["features"]:
-                raise ValueError("feature_names")
-            classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
-        classifier.temperature_ = float(facts["temperature"])
-        if not (math.isfinite(classifier.temperature_) and classifier.temperature_ > 0):
-            raise ValueError("temperature")
-        classifier.bend_ = float(facts["bend"])
-        if not 0 < classifier.bend_ <= 1:
-            raise ValueError("bend")
-        classifier.chosen_, classifier.held_out_ = dict(facts["chosen"]), dict(facts["held_out"])
-        shapes = [(int(out), int(into)) for out, into in facts["layers"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
-        raise ValueError(
-            f"{folder / FACTS} must be as AccuracyClassifier.save wrote it; {wrong} is not. "
-            "Save the classifier again."
-        ) from None
+        classifier.classes_ = np.array(facts["classes"]["values"])
+    except (TypeError, ValueError, OverflowError) as wrong:
+        raise _misfit(folder, wrong) from None
+    classifier.n_features_in_ = facts["features"]
+    if facts["feature_names"] is not None:
+        classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
+    classifier.temperature_ = float(facts["temperature"])
+    classifier.bend_ = float(facts["bend"])
+    classifier.chosen_, classifier.held_out_ = facts["chosen"], facts["held_out"]
+    shapes = [(out, into) for out, into in facts["layers"]]
     _check_shapes(shapes, classifier, folder)
-    classifier.layers_ = _read_weights(folder / WEIGHTS, shapes)
+    found = hashlib.sha256(files[WEIGHTS]).hexdigest()
+    if facts.get("weights_sha256", found) != found:  # older folders do not say
+        raise ValueError(
+            f"{folder / WEIGHTS} must be the file that {FACTS} was written with; it was changed, "
+            "or its writer died. Save the classifier again."
+        )
+    classifier.layers_ = _read_weights(folder / WEIGHTS, files[WEIGHTS], shapes)
     return classifier
 
 
-def _read_facts(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ValueError(f"{path.parent} must hold {FACTS}, as AccuracyClassifier.save writes it.")
-    if path.stat().st_size > LARGEST_FACTS:
-        raise ValueError(f"{path} must be at most {LARGEST_FACTS} bytes; it is larger.")
+def _misfit(folder: Path, wrong: object) -> ValueError:
+    return ValueError(
+        f"{folder / FACTS} must be as AccuracyClassifier.save wrote it; {wrong!s:.200} "
+        "Save the classifier again."
+    )
+
+
+def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
+    path = folder / FACTS
     try:
-        facts = json.loads(path.read_bytes())
+        facts = parse_json(data)
         version = facts["format"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} must be JSON with a format number; it is damaged.") from None
     if version != FORMAT:
         raise ValueError(
-            f"{path} must be of format {FORMAT}; it is of {version!r}. "
+            f"{path} must be of format {FORMAT}; it is of {version!r:.20}. "
             "Use the version of expacc that wrote it, or a newer one."
         )
+    try:
+        check_shape(facts, _SHAPE, "it")
+        kind, values = facts["classes"]["kind"], facts["classes"]["values"]
+        for value in values:
+            check_shape(value, _KINDS[kind], "a class")
+        if any(len(pair) != 2 for pair in facts["layers"]):
+            raise ValueError("layers must be pairs.")
+        if len(facts["feature_names"] or ()) not in (0, facts["features"]):
+            raise ValueError("feature_names must be one a feature.")
+        if not is_sealed(facts):
+            raise ValueError("it was changed.")
+    except ValueError as wrong:
+        raise _misfit(folder, wrong) from None
     return dict(facts)
 
 
@@ -151,23 +204,22 @@ def _check_shapes(shapes: list[tuple[int, int]], classifier: Any, folder: Path) 
     chained = bool(shapes) and all(
         into == before for (_, into), before in zip(shapes, widths[:-1], strict=True)
     )
-    if not chained or widths[-1] != len(classifier.classes_) or len(classifier.classes_) < 2:
+    classes = classifier.classes_
+    different = len(set(classes.tolist())) == len(classes) >= 2
+    if not chained or widths[-1] != len(classes) or not different:
         raise ValueError(
-            f"{folder / FACTS} must chain its layers from features to classes; got {shapes}."
+            f"{folder / FACTS} must chain its layers from features to different classes; "
+            f"got {str(shapes)[:200]} for {len(classes)}."
         )
 
 
-def _read_weights(path: Path, shapes: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
+def _read_weights(path: Path, data: bytes, shapes: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    if not path.is_file():
-        raise ValueError(f"{path.parent} must hold {WEIGHTS}; it does not.")
-    if path.stat().st_size > LARGEST_WEIGHTS:
-        raise ValueError(f"{path} must be at most {LARGEST_WEIGHTS} bytes; it is larger.")
     try:
-        tensors = load(path.read_bytes())
-    except (SafetensorError, ValueError, KeyError, TypeError):
+        tensors = load(data)
+    except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
         raise ValueError(f"{path} must be a safetensors file; it is damaged.") from None
     layers = []
     for place, (out, into) in enumerate(shapes):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from expacc.files import write_whole
 from expacc.recipes.account import Result
 from expacc.recipes.page_html import render_sheet
 from expacc.recipes.page_markdown import escape, page_markdown, table
@@ -17,7 +18,6 @@ from expacc.recipes.page_text import VERDICTS
 from expacc.recipes.recipe import Recipe
 from expacc.recipes.summary import PAGE, Summary, read_summary, summary
 from expacc.study.plain_text import duration
-from expacc.study.report_files import write_whole
 
 __all__ = [
     "MARKERS",

@@ -14,11 +14,29 @@ import numpy as np
 from expacc.recipes.account import Account, Result, failures_of
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.stored import Between, check_shape
+from expacc.study.columns import LONGEST
 from expacc.study.engine import Engine, Outcome, run_items, workers_for
 from expacc.study.store import FILE, Store
-from expacc.study.store_refusals import another_study
+from expacc.study.store_refusals import another_study, unreadable
 
 __all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
+
+
+_ASKED = {"recipe": str, "quick": bool, "seeds": (Between(1), None), "seed": int}
+_NOTES = {
+    "started": str,
+    "command": str,
+    "digests": {str: str},
+    "items": {str: Between(0)},
+    "missing": [str],
+    "facts": dict,
+    "machines?": [str],
+    "commits?": [str],
+    "device?": str,
+    "seconds?": Between(0.0, LONGEST),
+    "planned?": {"items": Between(0), "runs": Between(0)},
+}
 
 
 @dataclass(frozen=True)
@@ -87,7 +105,7 @@ def run_recipe(
     folder = Path(folder)
     with Store.open(folder, identity(recipe, ask), resume=not how.fresh) as store:
         store.forget_failed_items()
-        before = store.notes()
+        before = _notes(store)
         known, here = before.get("digests", {}), digests(work)
         if any(known.get(name, value) != value for name, value in here.items()):
             shared = {name: known[name] for name in here if name in known}
@@ -128,19 +146,19 @@ def _note(
     data: Mapping[str, str],
 ) -> None:
     """Keep with the rows all that the page will need beside them."""
-    if "started" not in before:
-        now = datetime.datetime.now(datetime.UTC)
-        store.set_note("started", now.strftime("%Y-%m-%d %H:%M UTC"))
+    now = datetime.datetime.now(datetime.UTC)
+    notes: dict[str, Any] = {"started": before.get("started", now.strftime("%Y-%m-%d %H:%M UTC"))}
     done = store.done_items()
     if any(item.key not in done for item in work.items):  # or this machine does nothing
         for name, value in (("machines", machine(ask.device)), ("commits", commit())):
-            store.set_note(name, list(dict.fromkeys(filter(None, [*before.get(name, ()), value]))))
-        store.set_note("device", ask.device)
-    store.set_note("command", how.command)
-    store.set_note("digests", dict(data))
-    store.set_note("items", {item.key: item.runs for item in work.items})
-    store.set_note("missing", list(work.missing))
-    store.set_note("facts", dict(work.facts))
+            notes[name] = list(dict.fromkeys(filter(None, [*before.get(name, ()), value])))
+        notes["device"] = ask.device
+    notes["command"] = how.command
+    notes["digests"] = dict(data)
+    notes["items"] = {item.key: item.runs for item in work.items}
+    notes["missing"] = list(work.missing)
+    notes["facts"] = dict(work.facts)
+    store.set_notes(notes)  # all or none: no death leaves a run without its facts
 
 
 def has_rows(folder: str | Path) -> bool:
@@ -172,11 +190,13 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
     if not has_rows(folder):
         raise none
     with Store.read(folder) as store:
-        asked, notes = store.study(), store.notes()
+        asked, notes, where = store.study(), _notes(store), store.path
         if asked.get("recipe") != recipe.name:
             raise another_study(Path(folder), asked, {**asked, "recipe": recipe.name})
         if "facts" not in notes:  # killed as soon as it was begun
             raise none
+        _check(where, asked, _ASKED, "settings")
+        _check(where, notes, _NOTES, "notes")
         items, done = notes["items"], store.done_items()
         # Rows of tables that were there once are kept, but the facts no longer speak of them.
         rows = [row for row in store.rows() if row.item in items]
@@ -197,7 +217,32 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
             failures=failures_of(rows),
             missing=tuple(notes["missing"]),
         )
-    return Result(recipe, recipe.write(rows, notes["facts"]), account)
+    try:
+        page = recipe.write(rows, notes["facts"])
+    except Exception as error:
+        # Each recipe has facts of its own, so who writes the page is the first to see them.
+        raise unreadable(
+            where,
+            f"rows and facts that {recipe.name} cannot read ({type(error).__name__}: {error})",
+        ) from error
+    return Result(recipe, page, account)
+
+
+def _notes(store: Store) -> dict[str, Any]:
+    """The notes of a run, as far as it is, of the shapes that ``_note`` gave them."""
+    notes = store.notes()
+    for name, value in notes.items():
+        shape = _NOTES.get(name, _NOTES.get(f"{name}?"))
+        if shape is not None:
+            _check(store.path, value, shape, f"note {name}")
+    return notes
+
+
+def _check(path: Path, value: Any, shape: Any, name: str) -> None:
+    try:
+        check_shape(value, shape, name)
+    except ValueError as error:
+        raise unreadable(path, f"{error}") from None
 
 
 def _worth_telling(made_with: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:

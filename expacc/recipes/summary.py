@@ -9,17 +9,32 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from expacc.files import read_whole, write_whole
 from expacc.recipes.account import Result
 from expacc.recipes.page import verdict
 from expacc.recipes.page_html import badge, page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import verdict_counts
-from expacc.study.report_files import write_whole
+from expacc.stored import Between, check_shape, parse_json
+from expacc.study.columns import LONGEST
 
 __all__ = ["PAGE", "Summary", "read_summary", "summary", "write_files"]
 
 PAGE = "page.html"
 DIGEST = "page.json"
+LARGEST = 64 << 20  # bytes of page.json
+_TEXTS = ("name", "paper", "shows", "title", "claim", "answer", "badge", "badge_kind", "started")
+_SHAPE = {
+    **dict.fromkeys((*_TEXTS, "machine", "commit", "command"), str),
+    "verdicts": {str: Between(0)},
+    "quick": bool,
+    "finished": bool,
+    "runs": Between(0),
+    "failed": Between(0),
+    "seconds": Between(0.0, LONGEST),
+    "versions": {str: str},
+    "missing": [str],
+}
 
 
 @dataclass(frozen=True)
@@ -131,8 +146,10 @@ def _numbers(result: Result) -> list[dict[str, Any]]:
 def read_summary(folder: str | Path) -> Summary | None:
     """What ``write_files`` left in a folder; None if there is nothing of the kind."""
     try:
-        content = json.loads((Path(folder) / DIGEST).read_text(encoding="utf-8"))
-        known = {one.name: content[one.name] for one in fields(Summary)}
-    except (OSError, ValueError, KeyError, TypeError):
+        content = parse_json(read_whole(Path(folder) / DIGEST, LARGEST))
+        check_shape(content, dict, DIGEST)
+        known = {one.name: content[one.name] for one in fields(Summary) if one.name in content}
+        check_shape(known, _SHAPE, DIGEST)
+    except (OSError, ValueError):
         return None
     return Summary(**{**known, "missing": tuple(known["missing"])})

@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from expacc.stored import Between, Numbers, check_shape, parse_json
 from expacc.study.rows import Predictions, Row
 
-__all__ = ["PLAIN", "SCHEMA", "to_columns", "to_json", "to_row"]
+__all__ = ["DIGESTS", "LONGEST", "PLAIN", "ROW", "SCHEMA", "to_columns", "to_json", "to_row"]
+
+LONGEST = 1e12  # seconds: any sum of times is a number that can be written
 
 SCHEMA = """
 CREATE TABLE study (settings TEXT NOT NULL);
@@ -31,7 +34,22 @@ CREATE TABLE rows (
 CREATE INDEX rows_of_item ON rows (item);
 CREATE INDEX rows_of_table ON rows ("table", kind);
 """
+DIGESTS = "CREATE TABLE digests (name TEXT PRIMARY KEY, digest TEXT NOT NULL)"  # since version 2
 PLAIN = 'key, item, kind, "table", loss, fold, noise, seed, seconds, failure, numbers, metrics'
+ROW = f"{PLAIN}, curves, predictions, predictions_hash"  # what ``to_row`` takes
+
+_TEXTS = ("key", "item", "kind", "table", "loss", "fold")
+_SHAPE = {
+    **dict.fromkeys(_TEXTS, str),
+    "kind": {"trial", "final", "outside"},
+    "noise": Between(0.0, 1.0),
+    "seed": Between(0),
+    "seconds": Between(0.0, LONGEST),
+    "failure": (str, None),
+    "numbers": {str: (float, str, bool, None, [(float, str, bool, None)])},
+    "metrics": {str: float},
+    "curves": {str: Numbers(nan=True)},
+}
 
 
 def to_json(value: Any) -> str:
@@ -63,22 +81,40 @@ def to_columns(row: Row) -> tuple[Any, ...]:
 
 
 def to_row(columns: tuple[Any, ...]) -> Row:
-    """The row of the columns ``PLAIN``, curves and predictions."""
-    *plain, seconds, failure, numbers, metrics, curves, predictions = columns
-    key, item, kind, table, loss, fold, noise, seed = plain
-    return Row(
-        key=key,
-        item=item,
-        kind=kind,
-        table=table,
-        loss=loss,
-        fold=fold,
-        noise=noise,
-        seed=seed,
-        numbers=json.loads(numbers),
-        metrics=json.loads(metrics),
-        curves={name: tuple(curve) for name, curve in json.loads(curves).items()},
-        predictions=None if predictions is None else Predictions.from_bytes(predictions),
-        seconds=seconds,
-        failure=failure,
-    )
+    """The row of the columns ``ROW``, all of them checked.
+
+    Raises:
+        ValueError: a column is not as ``to_columns`` wrote it; the sentence names the row.
+    """
+    *plain, seconds, failure, numbers, metrics, curves, predictions, hashed = columns
+    names = (*_TEXTS, "noise", "seed")
+    values: dict[str, Any] = dict(zip(names, plain, strict=True))
+    values |= {"seconds": seconds, "failure": failure}
+    row = f"row {values['key']!r:.200}"
+    for name, text in (("numbers", numbers), ("metrics", metrics), ("curves", curves)):
+        check_shape(text, str, f"{name} of {row}")
+        try:
+            values[name] = parse_json(text)
+        except ValueError as error:
+            raise ValueError(f"{name} of {row}: {error}") from None
+    for name, shape in _SHAPE.items():
+        check_shape(values[name], shape, f"{name} of {row}")
+    if failure is None and not values["metrics"]:
+        raise ValueError(f"metrics of {row} must not be empty without a failure; got none.")
+    if failure is not None and (values["metrics"] or predictions is not None):
+        raise ValueError(f"metrics and predictions of {row}, which failed, must be empty.")
+    values["curves"] = {name: tuple(map(float, curve)) for name, curve in values["curves"].items()}
+    return Row(**values, predictions=_predictions(predictions, hashed, row))
+
+
+def _predictions(data: Any, hashed: Any, row: str) -> Predictions | None:
+    if data is None:
+        return None
+    check_shape(data, bytes, f"predictions of {row}")
+    try:
+        found = Predictions.from_bytes(data)
+    except ValueError:
+        raise ValueError(f"predictions of {row} must be as written; they are damaged.") from None
+    if hashed != found.digest():
+        raise ValueError(f"predictions of {row} must have the hash that was saved with them.")
+    return found

@@ -18,12 +18,14 @@ from expacc.study.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.study.pace import PROTOCOL
 from expacc.study.parcel import pack_splits, pack_table
 from expacc.study.record import StudyRecord, TableFacts
+from expacc.study.record_checks import check_rows_of_study, check_settings, read_notes, read_tables
 from expacc.study.rows import Row
 from expacc.study.store import Store
+from expacc.study.store_refusals import unreadable
 from expacc.study.work import MODELS, failed_rows, runs_in
 from expacc.training import LOSS_NAMES
 
-__all__ = ["Settings", "Study", "load_record", "plan_study", "run_study"]
+__all__ = ["Settings", "Study", "load_record", "plan_study", "progress_of", "run_study"]
 
 EXECUTOR = "expacc.study.work:execute"
 NEVER_ALONE = "complement_entropy"  # it knows nothing of the true class's own score
@@ -258,12 +260,13 @@ def run_study(
     resume: bool = True,
 ) -> tuple[StudyRecord, Outcome]:
     """Run what is not done yet, and return all of it."""
-    with Store.open(folder, identity(study), resume=resume) as store:
-        notes = store.notes()
-        if "started" not in notes:
-            now = datetime.datetime.now(datetime.UTC)
-            store.set_note("started", now.strftime("%Y-%m-%d %H:%M UTC"))
-            store.set_note("tables", [_facts_json(facts) for facts in study.tables.values()])
+    now = datetime.datetime.now(datetime.UTC)
+    begun = {
+        "started": now.strftime("%Y-%m-%d %H:%M UTC"),
+        "tables": [_facts_json(facts) for facts in study.tables.values()],
+    }
+    with Store.open(folder, identity(study), resume=resume, notes=begun) as store:
+        notes = _notes(store)
         store.set_note("command", command)
         outcome = run_items(
             store,
@@ -290,30 +293,41 @@ def _facts_json(facts: TableFacts) -> dict[str, Any]:
 
 
 def load_record(folder: str | Path) -> StudyRecord:
-    """A study as it is on disk, running or finished."""
+    """A study as it is on disk, running or finished, checked.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: it is damaged, or a row does not agree with its predictions.
+    """
     with Store.read(folder) as store:
-        notes, settings = store.notes(), store.study()
+        notes, settings, rows = _notes(store), store.study(), tuple(store.rows())
         made_with = store.made_with()
-        tables = {
-            facts["name"]: TableFacts(
-                name=facts["name"],
-                rows=facts["rows"],
-                features=facts["features"],
-                classes=tuple(facts["classes"]),
-                labels=np.array(facts["labels"], np.int32),
-                notes=tuple(facts["notes"]),
-                sha256=facts["sha256"],
-                target=facts["target"],
-                folds=tuple(facts.get("folds", ())),
-            )
-            for facts in notes.get("tables", ())
-        }
+        try:
+            check_settings(settings)
+            tables = read_tables(notes)
+            check_rows_of_study(rows, tables, settings)
+        except ValueError as error:
+            raise unreadable(store.path, f"{error}") from None
         return StudyRecord(
             settings={name: value for name, value in settings.items() if name != "tables"},
             tables=tables,
-            rows=tuple(store.rows()),
+            rows=rows,
             versions=made_with[0] if made_with else versions(),
-            started=str(notes.get("started", "")),
+            started=notes.get("started", ""),
             seconds=float(notes.get("seconds", 0.0)),
-            command=str(notes.get("command", "")),
+            command=notes.get("command", ""),
         )
+
+
+def progress_of(folder: str | Path) -> tuple[bool, int, int | None]:
+    """Whether a study runs now, how many of its parts are done, and of how many if it says so."""
+    with Store.read(folder) as store:
+        planned = _notes(store).get("planned", {})
+        return store.is_running(), len(store.done_items()), planned.get("items")
+
+
+def _notes(store: Store) -> dict[str, Any]:
+    try:
+        return read_notes(store.notes())
+    except ValueError as error:
+        raise unreadable(store.path, f"{error}") from None

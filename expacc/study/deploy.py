@@ -18,21 +18,33 @@ from numpy.typing import NDArray
 
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
+from expacc.estimator.saving import FILES, build, read_files
+from expacc.files import read_whole, write_whole
 from expacc.refusals import check_choice
+from expacc.stored import check_shape, is_sealed, parse_json, seal
 from expacc.study.compare import Settings, check_device
 from expacc.study.cost import trials_for
 from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
 from expacc.study.record import StudyRecord
-from expacc.study.report_files import write_whole
 from expacc.study.work import MODELS, Bench
 
 __all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
 
-FACTS, PARTS = "table.json", ("model.json", "model.safetensors")
+FACTS = "table.json"
 FORMAT, VERSION = "expacc table model", 1
 LARGEST = 256 << 20  # bytes of table.json
+_SHAPE = {
+    "format": str,
+    "version": int,
+    "classes": [str],
+    "preprocessor": dict,
+    "options": dict,
+    "facts": dict,
+    "sha256": dict.fromkeys(FILES, str),
+    "seal?": str,
+}
 _OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "drop")  # options a model does not keep
 
 
@@ -83,9 +95,9 @@ class Deployed:
             "preprocessor": self.preprocessor.to_json(),
             "options": dict(self.options),
             "facts": dict(self.facts),
-            "sha256": {name: _digest(folder / name) for name in PARTS},
+            "sha256": {name: _digest(data) for name, data in read_files(folder).items()},
         }
-        write_whole(folder / FACTS, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_whole(folder / FACTS, json.dumps(seal(content), indent=1, allow_nan=False) + "\n")
         return folder
 
     @classmethod
@@ -97,47 +109,52 @@ class Deployed:
         """
         folder = Path(folder)
         content = _read_facts(folder / FACTS)
-        for name in PARTS:
-            path = folder / name
-            if not path.is_file():
-                raise ValueError(f"{folder} must hold {name}, as expacc fit writes it.")
-            if content["sha256"].get(name) != _digest(path):
+        files = read_files(folder)
+        for name, data in files.items():
+            if content["sha256"][name] != _digest(data):
                 raise ValueError(
-                    f"{path} must be as expacc fit wrote it; it was changed. Fit anew."
+                    f"{folder / name} must be as expacc fit wrote it; it was changed, or fit was "
+                    "stopped while it wrote. Fit anew."
                 )
-        classifier = AccuracyClassifier.load(folder)
+        classifier = build(AccuracyClassifier, folder, files)
         preprocessor = Preprocessor.from_json(content["preprocessor"])
         found = cls(classifier, preprocessor, _options(content["options"]), content["facts"])
         if list(found.classes) != content["classes"] or (
             preprocessor.width != classifier.n_features_in_
         ):
             raise ValueError(f"{folder} must hold files of one model; they differ. Fit anew.")
+        if not is_sealed(content):
+            raise _damaged(folder / FACTS)
         return found
 
 
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    if not path.is_file():
+    try:
+        data = read_whole(path, LARGEST)
+    except FileNotFoundError:
         raise ValueError(
             f"{path.parent} must be a folder that expacc fit wrote; it has no {FACTS}."
-        )
-    if path.stat().st_size > LARGEST:
-        raise ValueError(f"{path} must be at most {LARGEST} bytes; it is larger.")
-    kinds = {"classes": list, "preprocessor": dict, "options": dict, "facts": dict, "sha256": dict}
+        ) from None
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(data)
         known = content["format"] == FORMAT and content["version"] == VERSION
-        whole = all(type(content[name]) is kind for name, kind in kinds.items())
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise ValueError(f"{path} must be as expacc fit wrote it; it is damaged.") from None
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
     if not known:
         raise ValueError(f"{path} must be a {FORMAT} of version {VERSION}. Update expacc.")
-    if not whole:
-        raise ValueError(f"{path} must be as expacc fit wrote it; it is damaged.")
+    try:
+        check_shape(content, _SHAPE, "it")
+    except ValueError:
+        raise _damaged(path) from None
     return dict(content)
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} must be as expacc fit wrote it; it is damaged. Fit anew.")
 
 
 def _options(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -146,7 +163,10 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
     if not set(found) <= known:
         odd = sorted(set(found) - known)[0]
         raise ValueError(f"the saved options must be those of a table; got {odd!r:.40}. Fit anew.")
-    ReadOptions(**found)
+    try:
+        ReadOptions(**found)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the saved options must be those of a table; {error} Fit anew.") from None
     return dict(found)
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from expacc.data import ReadOptions, Table
 from expacc.data.reading import read_grid
+from expacc.files import write_whole
 from expacc.study.deploy import Deployed
-from expacc.study.report_files import write_whole
 
 __all__ = ["accuracy_on", "check_place", "with_predictions", "write_table"]
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expacc.files import write_whole
 from expacc.study.figures import Chart
 from expacc.study.figures_folds import difference_chart, fold_chart, noise_chart
 from expacc.study.figures_predictions import confusion, reliability_chart
@@ -16,7 +17,7 @@ from expacc.study.methods import methods_text, setting_text
 from expacc.study.palette import Look, looks
 from expacc.study.plain_text import duration, percent, plain, points, share_text
 from expacc.study.record import StudyRecord
-from expacc.study.report_files import leaderboard_csv, leaderboard_json, suspects_csv, write_whole
+from expacc.study.report_files import leaderboard_csv, leaderboard_json, suspects_csv
 from expacc.study.report_tables import (
     board_table,
     confusion_table,

@@ -4,12 +4,9 @@ import csv
 import io
 import json
 import math
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from expacc.study.leaderboard import Leaderboard
@@ -17,22 +14,7 @@ from expacc.study.leaderboard_table import Entry, TableBoard
 from expacc.study.record import StudyRecord
 from expacc.study.suspects import Suspects
 
-__all__ = ["leaderboard_csv", "leaderboard_json", "suspects_csv", "write_whole"]
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it appears whole or not at all, whenever the power fails."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp's files are the owner's alone
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+__all__ = ["leaderboard_csv", "leaderboard_json", "suspects_csv"]
 
 
 def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -14,6 +14,9 @@ __all__ = ["Predictions", "Row"]
 
 Kind = Literal["trial", "final", "outside"]
 
+# Numbers of rows are in order and differ, so predictions shrink by no more than this; bytes that
+# grow by more were made to fill the memory.
+MOST_PACKED, ROOM = 40, 1 << 16
 _PARTS = (("rows", "<i4"), ("predicted", "<i4"), ("confidence", "<f4"), ("given", "<f4"))
 
 
@@ -46,14 +49,17 @@ class Predictions:
         Raises:
             ValueError: bytes that ``to_bytes`` did not write.
         """
+        largest = ROOM + MOST_PACKED * len(data)
+        stream = zlib.decompressobj()
         try:
-            header, body = zlib.decompress(data).split(b"\n", 1)
-            count = int(json.loads(header)["count"])
+            header, _, body = stream.decompress(data, largest + 1).partition(b"\n")
+            count = json.loads(header)["count"]
             sizes = [count * np.dtype(kind).itemsize for _, kind in _PARTS]
-            if len(body) != sum(sizes):
-                raise ValueError
-        except (ValueError, zlib.error, KeyError, TypeError):
-            raise ValueError("predictions must be as written; these bytes are damaged.") from None
+            whole = stream.eof and not stream.unused_data and type(count) is int
+        except (ValueError, zlib.error, KeyError, TypeError, RecursionError, OverflowError):
+            whole = False
+        if not whole or len(body) != sum(sizes):
+            raise ValueError("predictions must be as written; these bytes are damaged.")
         arrays, low = {}, 0
         for (name, kind), size in zip(_PARTS, sizes, strict=True):
             arrays[name] = np.frombuffer(body, kind, count, low)

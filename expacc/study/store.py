@@ -5,26 +5,24 @@ the disk has it, so that killing any process at any moment leaves whole items on
 """
 
 import datetime
-import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
-from urllib.parse import quote
 
-from expacc.study.columns import PLAIN, SCHEMA, to_columns, to_json, to_row
+from expacc.stored import check_shape, parse_json
+from expacc.study.columns import PLAIN, to_columns, to_json, to_row
+from expacc.study.digests import digests_of, digests_of_item, write_digests
 from expacc.study.items import check_rows, versions
 from expacc.study.lock import Lock, is_locked
 from expacc.study.rows import Row
-from expacc.study.store_refusals import another_study, refused, unreadable
+from expacc.study.store_files import FILE, LOCK, Connection, check_files, delete_files, inspect
+from expacc.study.store_opening import note_texts, open_store, put_notes
+from expacc.study.store_refusals import refused, unreadable
 
 __all__ = ["FILE", "Store"]
-
-FILE, LOCK = "study.sqlite", "study.lock"
-APPLICATION = 0x45584143  # 'EXAC': tells our files from other SQLite files
-SCHEMA_VERSION = 1
-PATIENCE = 30.0  # seconds to wait for a reader that holds the file
 
 
 class Store:
@@ -33,41 +31,55 @@ class Store:
     Use it as a context manager, or call ``close``.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, lock: Lock | None) -> None:
+    def __init__(self, path: Path, connection: Connection, lock: Lock | None) -> None:
         self.path, self._connection, self._lock = path, connection, lock
 
     @classmethod
-    def open(cls, folder: str | Path, study: Mapping[str, Any], *, resume: bool = True) -> "Store":
+    def open(
+        cls,
+        folder: str | Path,
+        study: Mapping[str, Any],
+        *,
+        resume: bool = True,
+        notes: Mapping[str, Any] | None = None,
+    ) -> "Store":
         """Open the study of ``folder`` for writing, or begin one.
+
+        A new study appears in one moment, with its settings and notes; until it is accepted,
+        nothing of what lies in the folder is changed.
 
         Args:
             folder: created if there is none.
             study: the settings that decide the results, as JSON would hold them.
             resume: False begins anew and deletes the rows that are there.
+            notes: what the study must have from its first moment; those that it has stay.
 
         Raises:
             ValueError: the folder holds another study, or a file that cannot be read.
             OSError: another process writes there, or the disk is full or read-only.
         """
         path = Path(folder) / FILE
-        settings = to_json(study)
+        settings, texts = to_json(study), note_texts(notes or {})
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if resume:
+                check_files(path, writing=True)
             lock = Lock.take(path.with_name(LOCK))
         except OSError as error:
             raise refused(error, path) from error
         connection = None
         try:
             if not resume:
-                for end in ("", "-wal", "-shm"):
-                    path.with_name(path.name + end).unlink(missing_ok=True)
-            connection = _connect(f"file:{quote(str(path.absolute()))}")
-            _prepare(connection, path, settings)
-        except (sqlite3.Error, OSError, ValueError) as error:
+                delete_files(path)
+            connection = open_store(path, settings, texts)
+            lock.sign()
+        except BaseException as error:
             if connection is not None:
                 connection.close()
             lock.release()
-            raise refused(error, path) from error
+            if isinstance(error, sqlite3.Error | OSError | UnicodeError):
+                raise refused(error, path) from error
+            raise
         return cls(path, connection, lock)
 
     @classmethod
@@ -79,15 +91,14 @@ class Store:
             ValueError: the file is not a study, or is damaged.
         """
         path = Path(folder) / FILE
-        if not path.is_file():
-            raise FileNotFoundError(
-                f"{folder} must be the folder of a study; it has no file {FILE}. "
-                f"Begin one with expacc compare."
-            )
-        where = f"file:{quote(str(path.absolute()))}?mode=ro"
         connection = None
         try:
-            connection = _connect(where)
+            if not check_files(path, writing=False):
+                raise FileNotFoundError(
+                    f"{folder} must be the folder of a study; it has no file {FILE}. "
+                    f"Begin one with expacc compare."
+                )
+            connection = Connection.to(path, "mode=ro")
             try:
                 connection.execute("SELECT count(*) FROM sqlite_schema")
             except sqlite3.OperationalError:
@@ -95,11 +106,13 @@ class Store:
                     raise
                 # A folder we may not write to, and no writer: nothing can change under us.
                 connection.close()
-                connection = _connect(where + "&immutable=1")
-            _check_kind(connection, path)
-            if not connection.execute("PRAGMA user_version").fetchone()[0]:
+                connection = Connection.to(path, "mode=ro&immutable=1")
+            connection.execute("BEGIN")  # one moment of a study that may be running
+            version = inspect(connection, path)
+            connection.execute("COMMIT")
+            if not version:
                 raise unreadable(path, "a file without tables")
-        except (sqlite3.Error, ValueError) as error:
+        except (sqlite3.Error, OSError, ValueError) as error:
             if connection is not None:
                 connection.close()
             raise refused(error, path) from error
@@ -150,8 +163,7 @@ class Store:
         made = to_json(made_with or versions())
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         try:
-            with self._connection as connection:
-                connection.execute("BEGIN IMMEDIATE")
+            with self._transaction() as connection:
                 connection.execute(
                     "INSERT INTO items VALUES (?, ?, ?, ?, ?)",
                     (item, failure, details, seconds, now),
@@ -164,8 +176,21 @@ class Store:
                     f"INSERT INTO rows VALUES ({', '.join('?' * 16)})",
                     [(*to_columns(row), number) for row in rows],
                 )
+                write_digests(connection, digests_of_item(connection, item))
+                write_digests(connection, digests_of(connection, "versions", number))
         except sqlite3.IntegrityError as error:
             raise ValueError(f"item {item!r} must be new, with new rows; got: {error}.") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        """All of what is written in it, on the disk at its end, or nothing."""
+        try:
+            self._connection.rested()
+            with self._connection as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+        except sqlite3.IntegrityError:
+            raise
         except sqlite3.Error as error:
             raise refused(error, self.path) from error
 
@@ -182,11 +207,8 @@ class Store:
 
     def forget_failed_items(self) -> int:
         """Delete the items that failed as a whole, to try them again; how many there were."""
-        try:
-            with self._connection as connection:
-                return connection.execute("DELETE FROM items WHERE failure IS NOT NULL").rowcount
-        except sqlite3.Error as error:
-            raise refused(error, self.path) from error
+        with self._transaction() as connection:
+            return connection.execute("DELETE FROM items WHERE failure IS NOT NULL").rowcount
 
     def rows(
         self, *, kind: str | None = None, table: str | None = None, predictions: bool = True
@@ -201,94 +223,73 @@ class Store:
         wanted = [("kind", kind), ('"table"', table)]
         chosen = [(column, value) for column, value in wanted if value is not None]
         where = " AND ".join(f"{column} = ?" for column, _ in chosen) or "TRUE"
-        heavy = "curves, predictions" if predictions else "'{}', NULL"
+        heavy = "curves, predictions, predictions_hash" if predictions else "'{}', NULL, NULL"
         found = self._select(
             f"SELECT {PLAIN}, {heavy} FROM rows WHERE {where} ORDER BY key",
             tuple(value for _, value in chosen),
         )
-        return [to_row(columns) for columns in found]
+        try:
+            return [to_row(columns) for columns in found]
+        except ValueError as error:
+            raise unreadable(self.path, f"{error}") from None
 
     def study(self) -> dict[str, Any]:
         """The settings that the study was begun with."""
-        ((settings,),) = self._select("SELECT settings FROM study")
-        return dict(json.loads(settings))
+        found = self._select("SELECT settings FROM study")
+        return self._object("settings", found[0][0] if len(found) == 1 else None)
 
     def made_with(self) -> list[dict[str, str]]:
         """The sets of versions that rows were made with; one, unless something was updated."""
-        return [
-            json.loads(text)
-            for (text,) in self._select("SELECT packages FROM versions ORDER BY number")
-        ]
+        found = self._select("SELECT packages FROM versions ORDER BY number")
+        return [self._object("versions", text, {str: str}) for (text,) in found]
 
     def set_note(self, name: str, value: Any) -> None:
         """Keep a value that JSON can hold, in place of the one of that name."""
-        try:
-            with self._connection as connection:
-                connection.execute("REPLACE INTO notes VALUES (?, ?)", (name, to_json(value)))
-        except sqlite3.Error as error:
-            raise refused(error, self.path) from error
+        self.set_notes({name: value})
+
+    def set_notes(self, notes: Mapping[str, Any]) -> None:
+        """Keep several, all of them or none."""
+        texts = note_texts(notes)
+        with self._transaction() as connection:
+            put_notes(connection, texts)
 
     def notes(self) -> dict[str, Any]:
         """All notes by name."""
-        return {
-            name: json.loads(value) for name, value in self._select("SELECT name, value FROM notes")
-        }
+        found = {}
+        for name, text in self._select("SELECT name, value FROM notes"):
+            found[str(name)] = self._value(f"note {name!r:.60}", text)
+        return found
+
+    def _value(self, name: str, text: Any) -> Any:
+        try:
+            check_shape(text, str, name)
+            return parse_json(text)
+        except ValueError as error:
+            raise unreadable(self.path, f"{name}: {error}") from None
+
+    def _object(self, name: str, text: Any, shape: Any = dict) -> dict[str, Any]:
+        value = self._value(name, text)
+        try:
+            check_shape(value, shape, name)
+        except ValueError as error:
+            raise unreadable(self.path, f"{error}") from None
+        return dict(value)
 
     def is_running(self) -> bool:
         """Whether some process writes this study at the moment."""
         return self._lock is not None or is_locked(self.path.with_name(LOCK))
 
     def check(self) -> None:
-        """Read the whole file and raise ValueError if anything in it is damaged."""
-        ((verdict,), *_) = self._select("PRAGMA integrity_check(1)")
-        strays = self._select("PRAGMA foreign_key_check")
-        if verdict != "ok" or strays:
-            raise unreadable(self.path, verdict if verdict != "ok" else "rows without an item")
-
-    def _select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Read the whole file and raise ValueError if anything in it is damaged or changed."""
+        self._connection.rested()
         try:
-            return self._connection.execute(query, values).fetchall()
-        except sqlite3.Error as error:
+            inspect(self._connection, self.path)
+        except (sqlite3.Error, ValueError) as error:
             raise refused(error, self.path) from error
 
-
-def _connect(where: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(where, uri=True, timeout=PATIENCE, isolation_level=None)
-    connection.execute("PRAGMA foreign_keys = ON")
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path, settings: str) -> None:
-    """Create the tables, or see that those there are of the same study."""
-    if path.stat().st_size:  # before anything is written to a file that may be another's
-        _check_kind(connection, path)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # a commit returns when the disk has it
-    ((verdict,), *_) = connection.execute("PRAGMA quick_check(1)").fetchall()
-    if verdict != "ok":
-        raise unreadable(path, verdict)
-    with connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if not connection.execute("PRAGMA user_version").fetchone()[0]:
-            for statement in SCHEMA.split(";"):
-                connection.execute(statement)
-            connection.execute("INSERT INTO study VALUES (?)", (settings,))
-            connection.execute(f"PRAGMA application_id = {APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    (found,) = connection.execute("SELECT settings FROM study").fetchone()
-    if found != settings:
-        raise another_study(path.parent, json.loads(found), json.loads(settings))
-
-
-def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise unless the file is a study that this version reads."""
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if application != APPLICATION and tables:
-        raise unreadable(path, "an SQLite file of another program")
-    if version > SCHEMA_VERSION:
-        raise ValueError(
-            f"{path} must have version {SCHEMA_VERSION} or older; got {version}, written by a "
-            f"newer expacc. Update expacc, or use another --out."
-        )
+    def _select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        self._connection.rested()
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise refused(error, self.path) from error

@@ -11,7 +11,7 @@ __all__ = ["another_study", "refused", "unreadable"]
 
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 FULL = {errno.ENOSPC, errno.EDQUOT}
-LONGEST_VALUE = 60  # characters
+LONGEST_VALUE, LONGEST_REASON = 60, 300  # characters
 
 
 def refused(error: Exception, path: Path) -> Exception:
@@ -20,6 +20,8 @@ def refused(error: Exception, path: Path) -> Exception:
         return _of_sqlite(error, path)
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error, path)
+    if isinstance(error, UnicodeError):  # names in the tables, which Python reads for SQLite
+        return unreadable(path, "text that is not UTF-8")
     return error
 
 
@@ -51,7 +53,9 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> Exception:
             f"{path} must be on a disk that can be written; got: {error}. What was saved before is "
             f"safe: look after the disk, then run the same command again."
         )
-    return ValueError(f"{path} must be a study that expacc wrote; got: {error}.")
+    if kind == sqlite3.SQLITE_INTERRUPT:  # by the limit of steps
+        return unreadable(path, "tables that take longer to read than their size allows")
+    return unreadable(path, f"{error}")
 
 
 def _read_only(path: Path) -> OSError:
@@ -70,8 +74,10 @@ def _full(path: Path) -> OSError:
 
 def unreadable(path: Path, got: str) -> ValueError:
     """For a file that is damaged or of another kind."""
+    words = " ".join(got.split())[:LONGEST_REASON].rstrip(".")
+    words = "".join(letter if letter.isprintable() else "?" for letter in words)
     return ValueError(
-        f"{path} must be a study that expacc wrote; got: {' '.join(got.split()).rstrip('.')}. "
+        f"{path} must be a study that expacc wrote; got: {words}. "
         f"Use another --out, or --fresh to delete it and start anew."
     )
 

@@ -7,7 +7,6 @@ header. Reading such a file executes nothing, whoever wrote it.
 import importlib.util
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -16,7 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["load_state", "replace_file", "require_safetensors", "save_state"]
+from expacc.files import check_plain, replace_file
+
+__all__ = ["load_state", "require_safetensors", "save_state"]
 
 VERSION = 1
 HEADER = "expacc"
@@ -50,8 +51,15 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
     replace_file(path, lambda part: save_file(_apart(tensors), part, {HEADER: header}))
 
 
-def load_state(path: Path) -> dict[str, Any]:
+def load_state(
+    path: Path, accept: Callable[[dict[str, Any]], object] | None = None
+) -> dict[str, Any]:
     """Read what ``save_state`` wrote; the tensors are on the CPU.
+
+    Args:
+        path: of the file.
+        accept: is given the state with tensors that have a shape and no memory; what it does not
+            raise for is read. A file can claim any size.
 
     Raises:
         ValueError: the file is damaged, of another kind or of another version.
@@ -60,48 +68,60 @@ def load_state(path: Path) -> dict[str, Any]:
     """
     from safetensors import SafetensorError, safe_open
 
+    check_plain(path)  # a pipe would be waited for
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
-            text = (file.metadata() or {}).get(HEADER)
+            tree = _read_tree(path, (file.metadata() or {}).get(HEADER))
+            names = set(file.keys())
+            if accept is not None:
+                accept(_state(path, tree, lambda name: _outline(file, names, name)))
             # Copies: a mapped file must not change under a running optimiser, nor be changed by it.
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise _unreadable(path, f"{error}") from None
+            return _state(path, tree, lambda name: _whole(file, names, name))
+    except (SafetensorError, RuntimeError) as error:  # the latter: more than memory can map
+        raise _unreadable(path, f"{error}"[:300]) from None
+
+
+def _outline(file: Any, names: set[str], name: Any) -> Tensor:
+    if name not in names:
+        raise KeyError(name)
+    part = file.get_slice(name)
+    shape = part.get_shape()
+    kind = (part[:0] if shape else file.get_tensor(name)).dtype
+    return torch.empty(shape, dtype=kind, device="meta")
+
+
+def _whole(file: Any, names: set[str], name: Any) -> Tensor:
+    if name not in names:
+        raise KeyError(name)
+    found: Tensor = file.get_tensor(name).clone()
+    return found
+
+
+def _read_tree(path: Path, text: str | None) -> Any:
+    """What stands in the header in place of the state."""
     if text is None:
         raise _unreadable(path, f"a safetensors file without the header {HEADER!r}")
     try:
         header = json.loads(text)
-        version = header["version"]
-        state = _decode(header["state"], tensors) if version == VERSION else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        version, tree = header["version"], header["state"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _unreadable(path, f"a header that breaks off with {error!r}"[:200]) from None
     if version != VERSION:
         raise ValueError(
             f"checkpoint {path} must have version {VERSION}; got {version!r:.20}. "
             f"Read it with the expacc that wrote it, or start anew with resume=False."
         )
+    return tree
+
+
+def _state(path: Path, tree: Any, tensor: Callable[[Any], Tensor]) -> dict[str, Any]:
+    try:
+        state = _decode(tree, tensor)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _unreadable(path, f"a header that breaks off with {error!r}"[:200]) from None
     if not isinstance(state, dict):
         raise _unreadable(path, f"a header with a {type(state).__name__} in it")
     return state
-
-
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
-    """Let ``write`` fill a file beside ``path``, then put it in place of ``path`` durably."""
-    part = path.with_name(path.name + ".part")
-    try:
-        write(part)
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    if hasattr(os, "O_DIRECTORY"):  # elsewhere a folder cannot be opened, and need not be
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)  # the new name itself
-        finally:
-            os.close(folder)
 
 
 def _unreadable(path: Path, got: str) -> ValueError:
@@ -148,25 +168,25 @@ def _encode(value: object, path: str, tensors: dict[str, Tensor]) -> object:
     )
 
 
-def _pairs(items: Iterable[Any], tensors: dict[str, Tensor]) -> dict[Any, Any]:
-    return {key: _decode(item, tensors) for key, item in items}
+def _pairs(items: Iterable[Any], tensor: Callable[[Any], Tensor]) -> dict[Any, Any]:
+    return {key: _decode(item, tensor) for key, item in items}
 
 
-def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _decode(value: Any, tensor: Callable[[Any], Tensor]) -> Any:
     if isinstance(value, list):
-        return [_decode(item, tensors) for item in value]
+        return [_decode(item, tensor) for item in value]
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     match kind:
         case "tensor":
-            return tensors[content]
+            return tensor(content)
         case "float" if content in ("nan", "inf", "-inf"):
             return float(content)
         case "tuple":
-            return tuple(_decode(item, tensors) for item in content)
+            return tuple(_decode(item, tensor) for item in content)
         case "dict":
-            return _pairs(content, tensors)
+            return _pairs(content, tensor)
         case "counter":
-            return Counter(_pairs(content, tensors))
+            return Counter(_pairs(content, tensor))
     raise KeyError(kind)

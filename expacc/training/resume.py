@@ -7,11 +7,13 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from expacc.files import check_plain
 from expacc.training.checkpoint import load_state, require_safetensors, save_state
 
 __all__ = ["FILE", "EpochRecord", "Position", "Remembered"]
 
 FILE = "checkpoint.safetensors"
+MOST_NUMBERS = 1 << 20  # of a tensor that is no weight: a schedule, a count
 
 
 @dataclass(frozen=True)
@@ -101,21 +103,28 @@ class Remembered:
         Raises:
             ValueError: the file is damaged, or of another run.
         """
-        if not self.path.exists():
+        if check_plain(self.path) is None:
             return None
-        state = load_state(self.path)
+        state = load_state(self.path, self._accept)
         try:
-            self._compare(state)
             for name, part in self._parts.items():
                 part.load_state_dict(state[name])
             return _position(state["position"])
-        except _Mismatch as mismatch:
-            reason = str(mismatch)
         except Exception as error:
-            # The parts complain in many ways about a state that is not theirs.
-            first = (str(error).strip().splitlines() or [""])[0]
-            reason = f"{type(error).__name__}: {first}"
-        raise ValueError(
+            raise self._refused(error) from None
+
+    def _accept(self, outline: dict[str, Any]) -> None:
+        """Raise unless a state of these shapes can be of this run, before any of it is read."""
+        try:
+            self._compare(outline)
+        except Exception as error:
+            raise self._refused(error) from None
+
+    def _refused(self, error: Exception) -> ValueError:
+        """The parts complain in many ways about a state that is not theirs."""
+        first = (str(error).strip().splitlines() or [""])[0][:300]
+        reason = first if isinstance(error, _Mismatch) else f"{type(error).__name__}: {first}"
+        return ValueError(
             f"checkpoint {self.path} must come from this same run; got {reason.rstrip('.')}. "
             f"Give another folder, or start anew with resume=False."
         )
@@ -137,8 +146,11 @@ class Remembered:
                 _compare_optimizer(part, saved)
             else:  # a scheduler takes every name as an attribute: none may hide a method
                 _compare_names(f"number of the {name}", set(part.state_dict()), set(saved))
-        if state["position"]["best"] is not None:
-            _compare_weights("best", self._parts["model"].state_dict(), state["position"]["best"])
+                _check_small(name, saved)
+        best = state["position"]["best"]
+        if best is not None:
+            _compare_weights("best", self._parts["model"].state_dict(), best)
+        _check_small("position", {**state["position"], "best": None})
 
 
 class _Mismatch(Exception):
@@ -163,10 +175,22 @@ def _compare_names(what: str, here: set[str], there: set[str]) -> None:
         raise _Mismatch(f"{what} {different[0]!r} on one side only")
 
 
+def _check_small(name: str, value: object) -> None:
+    """Raise for tensors of a size that nothing but weights has."""
+    if isinstance(value, Tensor) and value.numel() > MOST_NUMBERS:
+        raise _Mismatch(f"a tensor of {value.numel():,} numbers as state of the {name}")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check_small(name, part)
+
+
 def _compare_weights(name: str, here: dict[str, Any], there: dict[str, Any]) -> None:
     _compare_names(name, set(here), set(there))
     for key, value in here.items():
         if not isinstance(value, Tensor):
+            _check_small(name, there[key])
             continue
         saved = there[key]
         if not isinstance(saved, Tensor):
@@ -183,6 +207,7 @@ def _compare_optimizer(optimizer: Optimizer, saved: dict[str, Any]) -> None:
     groups = optimizer.state_dict()["param_groups"]
     if [set(group) for group in groups] != [set(group) for group in saved["param_groups"]]:
         raise _Mismatch("other parameter groups in the optimizer")
+    _check_small("optimizer's groups", saved["param_groups"])
     shapes = [p.shape for group in optimizer.param_groups for p in group["params"]]
     for index, state in saved["state"].items():
         for key, value in state.items():
