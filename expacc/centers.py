@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from expacc.contract import Reduction, read_batch, reduce_rows
-from expacc.ops import CLASS_AXIS
+from expacc.ops import CLASS_AXIS, row_dtype
 from expacc.refusals import check_number
 
 __all__ = ["MaxMahalanobisCenterLoss", "simplex_centers"]
@@ -133,9 +133,11 @@ class MaxMahalanobisCenterLoss(nn.Module):
         return scores.squeeze(0) if features.ndim == 1 else scores
 
     def _negative_square_distance(self, rows: Tensor) -> Tensor:
-        # In float64 the expanded square does not cancel: one matrix product instead of N·C·dim.
-        last = rows.to(self.centers.dtype).movedim(CLASS_AXIS, -1)
-        cross = last @ self.centers.T
+        # In float64 the expanded square does not cancel: one matrix product instead of N·C·dim. Nor
+        # does autocast shorten it, in backward either.
+        centers = self.centers.to(row_dtype(rows.device))
+        last = rows.to(centers.dtype).movedim(CLASS_AXIS, -1)
+        cross = last @ centers.T
         square = last.square().sum(-1, keepdim=True) + self.scale**2
         return (2 * cross - square).movedim(-1, CLASS_AXIS)
 
@@ -158,7 +160,7 @@ class MaxMahalanobisCenterLoss(nn.Module):
         if batch.mass is not None:
             distance = -self._negative_square_distance(rows)
             return reduce_rows((batch.mass * distance).sum(CLASS_AXIS) * 0.5, batch)
-        centers = self.centers[batch.labels].movedim(-1, CLASS_AXIS)
+        centers = self.centers.to(row_dtype(rows.device))[batch.labels].movedim(-1, CLASS_AXIS)
         return reduce_rows((rows - centers).square().sum(CLASS_AXIS) * 0.5, batch)
 
     def extra_repr(self) -> str:

@@ -12,6 +12,7 @@ A loss of 256×10 logits takes microseconds, so the path of a good call makes fe
 sentences for bad input are in ``expacc.refusals``.
 """
 
+import math
 from typing import Literal, NamedTuple
 
 import torch
@@ -140,7 +141,7 @@ def read_batch(
     divisor = torch.ones_like(row_weight[:1].sum())
     if reduction == "mean":
         total = row_weight.sum()
-        divisor = torch.where(total > 0, total, 1)  # an empty batch gives 0
+        divisor = torch.where(total == 0, 1, total)  # an empty batch gives 0
     mass = None
     if label_smoothing != 0:  # the class weights then stand in the mass, class by class
         mass = _weigh(_smooth(_one_hot(labels, logits), classes, label_smoothing), weight)
@@ -161,9 +162,30 @@ def _values_readable(tensor: Tensor) -> bool:
     return type(tensor) in _ORDINARY and tensor.is_cpu and is_plain_eager()
 
 
+def legal_values(
+    name: str, tensor: Tensor, *, low: float, open_low: bool = False, of: str = ""
+) -> Tensor:
+    """The tensor, its numbers finite and >= ``low``; NaN for others where they may not be read.
+
+    Args:
+        name: of the argument.
+        tensor: floating-point, any shape.
+        low: the least number, or -inf.
+        open_low: > ``low`` instead.
+        of: what every number is for, in the sentence of the refusal.
+    """
+    if _values_readable(tensor):
+        if tensor.numel():
+            refusals.check_values(name, tensor, low, open_low, of)
+        return tensor
+    above = tensor > low if open_low else tensor >= low
+    return torch.where(above & (tensor.abs() < torch.inf), tensor, torch.nan)
+
+
 def _read_weight(weight: Tensor, logits: Tensor, classes: int) -> Tensor:
-    refusals.check_weight(weight, logits, classes, readable=_values_readable)
-    return weight.detach().to(row_dtype(logits.device))
+    refusals.check_weight(weight, logits, classes)
+    weight = weight.detach().to(row_dtype(logits.device))
+    return legal_values("weight", weight, low=0, of="for every class")
 
 
 def _read_labels(
@@ -226,11 +248,21 @@ def class_mass(batch: Batch) -> Tensor:
     return _one_hot(batch.labels, batch.logits) if batch.mass is None else batch.mass
 
 
-def kept_logits(batch: Batch) -> Tensor:
-    """The logits with every ignored row replaced by zeros, so that NaN there cannot spread."""
-    if batch.kept is None:
-        return batch.logits
-    return torch.where(batch.kept.unsqueeze(CLASS_AXIS), batch.logits, 0)
+def sound_batch(batch: Batch) -> Batch:
+    """The batch with zeros for ignored rows, where a NaN must not spread, and NaN for unsound ones.
+
+    A row with NaN or +inf among its logits, or with nothing but -inf, has no softmax and no winner:
+    its value and its gradient are NaN, whatever a loss makes of it.
+    """
+    logits = batch.logits
+    if batch.kept is not None:
+        logits = torch.where(batch.kept.unsqueeze(CLASS_AXIS), logits, 0)
+    if _values_readable(logits) and math.isfinite(logits.detach().sum().item()):
+        return batch._replace(logits=logits)  # the usual case
+    top = logits.detach().amax(CLASS_AXIS)
+    sound = top - top + 1  # 1 or NaN
+    scale = batch.scale * sound.to(row_dtype(logits.device))
+    return batch._replace(logits=logits * sound.unsqueeze(CLASS_AXIS), scale=scale)
 
 
 def present_log_probs(logits: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -262,7 +294,8 @@ def reduce_log_prob(formula: Formula, batch: Batch) -> Tensor:
     """Weigh and reduce ``formula(log p)``: at the label, or Σ_j mass_j · formula(log p_j)."""
     logits, target, mass, kept, scale, summed, dtype, single = batch
     if target is None or mass is not None:
-        log_probs, mass = present_log_probs(kept_logits(batch), batch)
+        batch = sound_batch(batch)
+        log_probs, mass = present_log_probs(batch.logits, batch)
         return reduce_rows((mass * apply_formula(log_probs, formula)).sum(CLASS_AXIS), batch)
     result = log_prob_loss(logits, target, formula, kept, scale, summed, dtype)
     return result.squeeze(0) if single and not summed else result

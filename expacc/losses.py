@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from expacc import baselines, functional
-from expacc.contract import Reduction
+from expacc.contract import Reduction, legal_values
 from expacc.functional.exact import Implementation, Standardize
 from expacc.ops.noise import NoiseName
 
@@ -369,3 +369,5 @@ class ExactLoss(_FunctionLoss):
         # A sigma per row or class fits the batches to come, not the one row tried here.
         if not (isinstance(self.sigma, Tensor) and self.sigma.ndim > 0):
             super()._refuse_bad_arguments()
+        elif self.sigma.is_floating_point():
+            legal_values("sigma", self.sigma, low=0, open_low=True)

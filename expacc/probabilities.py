@@ -6,9 +6,10 @@ the dtype, without a sample drawn.
 
 from torch import Tensor
 
+from expacc.contract import legal_values
 from expacc.ops import all_log_probs, compute_dtype, orthant_chance, orthant_logs, win_chances
 from expacc.ops.noise import NOISES, NoiseName
-from expacc.refusals import bad_logits, check_choice, check_nodes, check_number
+from expacc.refusals import bad_logits, bad_sigma, check_choice, check_nodes, check_number
 
 __all__ = ["log_orthant_prob", "orthant_prob", "win_probabilities"]
 
@@ -17,6 +18,20 @@ def _read_margins(margins: Tensor, nodes: int | None) -> tuple[Tensor, int]:
     if not isinstance(margins, Tensor) or not margins.is_floating_point() or margins.ndim == 0:
         raise bad_logits(margins, name="margins")
     return margins.to(compute_dtype(margins.dtype)), check_nodes(nodes)
+
+
+def _read_scale(sigma: float | Tensor, scores: Tensor) -> float | Tensor:
+    """sigma, finite and > 0; where a tensor's values may not be read, NaN in place of any other."""
+    if not isinstance(sigma, Tensor):
+        return check_number("sigma", sigma, low=0, open_low=True)
+    if not sigma.is_floating_point():
+        raise bad_sigma(sigma, scores.shape)
+    if sigma.ndim > scores.ndim or any(
+        have not in (1, need)
+        for have, need in zip(sigma.shape[::-1], (1, *scores.shape[-2::-1]), strict=False)
+    ):
+        raise bad_sigma(sigma, scores.shape, per_row=True)
+    return legal_values("sigma", sigma.to(scores.dtype), low=0, open_low=True)
 
 
 def log_orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
@@ -125,9 +140,9 @@ def win_probabilities(
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim == 0:
         raise bad_logits(logits)
     check_choice("noise", noise, tuple(NOISES))
-    if not isinstance(sigma, Tensor):
-        check_number("sigma", sigma, low=0, open_low=True)
-    scaled = logits.to(compute_dtype(logits.dtype)) / sigma
+    scores = logits.to(compute_dtype(logits.dtype))
+    # From the best: where all are large, their differences have more digits than they.
+    scaled = (scores - scores.detach().amax(-1, keepdim=True)) / _read_scale(sigma, scores)
     if noise == "gumbel":
         flat = scaled.reshape(-1, scaled.shape[-1])
         return all_log_probs(flat).exp().reshape(scaled.shape).to(logits.dtype)

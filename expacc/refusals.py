@@ -4,7 +4,6 @@
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -76,13 +75,20 @@ def check_nodes(nodes: int | None) -> int:
     return nodes
 
 
-def bad_sigma(sigma: Tensor, shape: torch.Size, *, ambiguous: bool = False) -> Exception:
+def bad_sigma(
+    sigma: Tensor, shape: torch.Size, *, ambiguous: bool = False, per_row: bool = False
+) -> Exception:
     if not sigma.is_floating_point():
         return TypeError(f"sigma must be a floating-point tensor; got {sigma.dtype}.")
     if ambiguous:
         return ValueError(
             f"sigma must not be a vector where rows and classes are equally many, {shape[0]}; got "
             f"{tuple(sigma.shape)}. Give ({shape[0]}, 1) for rows or (1, {shape[0]}) for classes."
+        )
+    if per_row:
+        return ValueError(
+            f"sigma must be a number, or have one entry per row of logits of shape {tuple(shape)} "
+            f"and an axis of length 1 for the classes; got {tuple(sigma.shape)}."
         )
     return ValueError(
         f"sigma must be a number, or have one entry per row, per class or per logit of shape "
@@ -169,10 +175,20 @@ def check_labels(target: Tensor, ignore_index: int, classes: int, single: bool) 
     )
 
 
-def check_weight(
-    weight: object, logits: Tensor, classes: int, readable: Callable[[Tensor], bool]
-) -> None:
-    """Raise unless ``weight`` is a constant vector of finite class weights >= 0."""
+def check_values(name: str, tensor: Tensor, low: float, open_low: bool, of: str) -> None:
+    """Raise for the first number that is not finite and >= ``low``, > ``low`` if ``open_low``."""
+    least, most = (bound.item() for bound in torch.aminmax(tensor))
+    above = least > low if open_low else least >= low
+    if above and -math.inf < least and most < math.inf:  # NaN is none of it
+        return
+    legal = tensor > low if open_low else tensor >= low
+    worst = tensor[~(legal & (tensor.abs() < math.inf))][0].item()
+    bound = "" if low == -math.inf else f" and {'>' if open_low else '>='} {low:g}"
+    raise ValueError(f"{name} must be finite{bound}{of and ' ' + of}; got {worst}.")
+
+
+def check_weight(weight: object, logits: Tensor, classes: int) -> None:
+    """Raise unless ``weight`` is a constant vector of class weights; its numbers are not read."""
     if not isinstance(weight, Tensor):
         raise not_a_tensor("weight", weight)
     if not weight.is_floating_point():
@@ -188,8 +204,3 @@ def check_weight(
             "weight must not require a gradient (it has none here, as in torch); "
             "got one that does. Use weight.detach()."
         )
-    if readable(weight):
-        low, high = (bound.item() for bound in torch.aminmax(weight))
-        if not (low >= 0 and high < math.inf):  # NaN fails too
-            worst = next(w for w in weight.tolist() if not 0 <= w < math.inf)
-            raise ValueError(f"weight must be finite and >= 0 for every class; got {worst}.")

@@ -256,3 +256,21 @@ def test_failed_items_leave_rows_with_a_reason(study):
     rows = work.failed_rows(study.items[0], "the worker died")
     assert {row.loss for row in rows} == {"cross_entropy", "exact", "hinge"}
     assert all(row.failure == "the worker died" and not row.metrics for row in rows)
+
+
+def test_a_model_without_logits_has_no_score(study, monkeypatch):
+    """The argmax of NaN is the first class: a diverged model would score its share."""
+    score = work._score
+
+    def spoiled(test, method, model):
+        logits = score(test, method, model)
+        if method.startswith("exact"):
+            logits[3, 1] = np.inf
+        return logits
+
+    monkeypatch.setattr(work, "_score", spoiled)
+    finals = [row for row in work.execute(study.items[0], study.shared) if row.kind == "final"]
+    for row in finals:
+        failed = "logits of test rows are not finite" if row.loss == "exact" else None
+        assert row.failure == failed
+        assert bool(row.metrics) == (failed is None)

@@ -175,3 +175,18 @@ def test_a_table_that_is_not_of_the_study(saved):
     _, table, _ = saved
     with pytest.raises(ValueError, match="DATA must be a table of the study"):
         winner_of(StudyRecord({"losses": ["exact"]}, {}, ()), table)
+
+
+def test_a_row_that_overflows_gets_no_label(saved, tmp_path, capsys):
+    folder, _, _ = saved
+    rows = [*some_rows(3), [1e300, "red", -1e300, "pear"]]
+    strong = tmp_path / "strong"
+    deployed = Deployed.load(folder / "model")
+    weight, bias = deployed.classifier.layers_[0]
+    deployed.classifier.layers_ = [(weight * 1e12, bias)]
+    deployed.save(strong)
+    assert main(["predict", str(strong), str(write_rows(tmp_path / "large.csv", rows))]) == 2
+    said = capsys.readouterr()
+    assert "X must give finite logits" in said.err
+    assert "at row 3" in said.err
+    assert said.out == ""

@@ -20,7 +20,9 @@ TESTS = Path(__file__).resolve().parent
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("check", ["mixtures", "exact", "long_rows", "hostile", "table", "head"])
+@pytest.mark.parametrize(
+    "check", ["mixtures", "exact", "long_rows", "hostile", "illegal", "large", "table", "head"]
+)
 def test_interpreted(check):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__)), check]
@@ -146,28 +148,112 @@ def long_rows():
     compare_exact(((3, 20),))
 
 
+def unsound(classes):
+    """Rows without a winner, and three with one; labels, and which have none."""
+    import torch
+
+    logits = torch.zeros(11, classes)
+    target = torch.tensor([0, 0, 0, 0, 0, 0, classes, -3, 0, 0, 0])
+    logits[0, 1] = math.nan
+    logits[1, 0] = math.nan
+    logits[2, 1] = math.inf
+    logits[3, 0] = math.inf
+    logits[4] = -math.inf
+    logits[5] = math.inf
+    logits[8, 1:] = -math.inf  # nobody else
+    logits[9, 0] = -math.inf  # masked itself, and one more
+    logits[9, 2] = -math.inf
+    logits[10, 1] = 30.0  # surely lost
+    return logits, target, [True] * 8 + [False] * 3
+
+
 def hostile():
-    """NaN stays NaN; a masked class, an infinite rival, nobody at all and a sure loss are fine."""
+    """Where there is no winner there is no number; a masked class and a sure loss are fine."""
     import torch
 
     from expacc.ops.kernels_batch import ExactPlan
+    from expacc.ops.kernels_rows import RowsPlan
 
     for classes in (6, 70):
-        logits = torch.zeros(7, classes)
-        target = torch.tensor([0, 0, 0, 0, 0, classes, -3])
-        logits[0, 1] = math.nan
-        logits[1, 0] = math.nan
-        logits[2, 1:] = -math.inf
-        logits[3, 1] = math.inf
-        logits[4, 1] = 30.0
-        rest = (None, -100, "none", torch.float32, None, False, False, False, True)
+        logits, target, bad = unsound(classes)
+        one = torch.ones(len(logits))
+        for mixture, values_of_sound in (((0.0, 1.0), [0, 1, 1]), ((1.0, 0.0), [0, math.inf, 30])):
+            plan = RowsPlan(logits, target, None, -100, "none", torch.float32)
+            values, scratch = plan.forward(logits, target, None, mixture)
+            assert values.isnan().tolist() == bad
+            assert values[8:].tolist() == values_of_sound
+            grad = plan.backward(logits, target, None, one, scratch)
+            assert grad.isnan().all(1).tolist() == bad
+            assert not grad[8:].isnan().any()
+        for log in (False, True):
+            rest = (None, -100, "none", torch.float32, None, False, False, log, True)
+            plan = ExactPlan(logits, target, *rest)
+            values, saved = plan.forward(logits, target, None, 1.0, math.inf)
+            assert values.isnan().tolist() == bad
+            assert values[8:10].tolist() == [0, math.inf if log else 1]
+            grad = plan.backward(logits, target, None, 1.0, math.inf, saved, one)
+            assert grad[:8].isnan().all()
+            assert grad[8:10].abs().max() == 0
+            assert grad[10].isfinite().all()
+        # With one such row there is no deviation of the batch.
+        rest = (None, -100, "none", torch.float32, None, False, True, False, True)
         plan = ExactPlan(logits, target, *rest)
-        values, saved = plan.forward(logits, target, None, 1.0, math.inf)
-        assert values.isnan().tolist() == [True, True, False, False, False, True, True]
-        assert values[2:5].tolist() == [0, 1, 1]
-        grad = plan.backward(logits, target, None, 1.0, math.inf, saved, torch.ones(7))
-        assert grad[2:5].abs().max() == 0
-        assert grad[5:].isnan().all()
+        assert plan.forward(logits, target, None, 1.0, math.inf)[0].isnan().all()
+
+
+def illegal():
+    """A noise or a weight that cannot be makes its rows NaN."""
+    import torch
+
+    from expacc.ops.kernels_batch import ExactPlan
+    from expacc.ops.kernels_rows import RowsPlan
+
+    bad = torch.tensor([0.0, -1.0, math.nan, math.inf, 1.0])
+    for classes in (6, 70):
+        logits, target = torch.randn(5, classes), torch.arange(5)
+        rest = ("none", torch.float32, bad, False, False, False, True)
+        plan = ExactPlan(logits, target, None, -100, *rest)
+        values, saved = plan.forward(logits, target, None, bad, math.inf)
+        assert values.isnan().tolist() == [True] * 4 + [False]
+        grad = plan.backward(logits, target, None, bad, math.inf, saved, torch.ones(5))
+        assert grad.isnan().all(1).tolist() == [True] * 4 + [False]
+        weight = torch.ones(classes)
+        weight[:5] = torch.tensor([-1.0, math.nan, math.inf, -math.inf, 1.0])
+        plan = RowsPlan(logits, target, weight, -100, "none", torch.float32)
+        values, _ = plan.forward(logits, target, weight, (0.1, 1.0))
+        assert values.isnan().tolist() == [True] * 4 + [False]
+
+
+def large():
+    """Logits up to float32's largest: the loss of logits a power of two smaller, standardised."""
+    import torch
+
+    from expacc.functional import exact_error
+    from expacc.ops.kernels_batch import ExactPlan
+
+    for classes, margin in product((6, 70), (math.inf, 0.7)):
+        small, target, _, _ = batch(5, classes, seed=classes)
+        rest = (None, -100, "mean", torch.float32, None, margin < math.inf, True, False, True)
+        leaf = small.double().requires_grad_()
+        limit = None if margin == math.inf else margin
+        expected = exact_error(leaf, target, margin=limit)
+        expected.backward()
+        for power in (50, 100, 122):
+            logits = small * 2.0**power
+            plan = ExactPlan(logits, target, *rest)
+            values, saved = plan.forward(logits, target, None, 1.0, margin)
+            close(values, expected, 2e-6)
+            grad = plan.backward(logits, target, None, 1.0, margin, saved, torch.tensor(2.0**100))
+            close(grad.double() * 2.0 ** (power - 100), leaf.grad, 1e-5)
+        ends = torch.full((2, classes), -3.4e38)
+        ends[:, 0] = 3.4e38  # the first row wins by more than float32 can hold, the second loses
+        rest = (None, -100, "none", torch.float32, None, False, False, False, True)
+        labels = torch.tensor([0, 1])
+        plan = ExactPlan(ends, labels, *rest)
+        values, saved = plan.forward(ends, labels, None, 1.0, math.inf)
+        assert values.tolist() == [0, 1]
+        grad = plan.backward(ends, labels, None, 1.0, math.inf, saved, torch.ones(2))
+        assert grad.abs().max() == 0
 
 
 def table():
@@ -225,5 +311,5 @@ def head():
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # NumPy's, about 0/0 and log 0 that are then masked
     mend_interpreter()
-    checks = (mixtures, exact, long_rows, hostile, table, head)
+    checks = (mixtures, exact, long_rows, hostile, illegal, large, table, head)
     {check.__name__: check for check in checks}[sys.argv[1]]()

@@ -102,6 +102,18 @@ def test_compiles_without_a_break(row, numbers):
     bad = target.clone()
     bad[0] = 99
     assert compiled(logits, bad).isnan()
+    for value in (float("nan"), float("inf")):
+        for place in (target[0], target[0] - 1):  # the label, a rival
+            spoiled = logits.clone()
+            spoiled[0, place] = value
+            leaf = spoiled.requires_grad_()
+            loss = compiled(leaf, target)
+            loss.backward()
+            assert loss.isnan()
+            assert leaf.grad[0].isnan().all()
+    spoiled = logits.clone()
+    spoiled[3] = float("nan")  # ignored
+    torch.testing.assert_close(compiled(spoiled, target), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_inductor_and_soft_targets_and_modules():

@@ -9,10 +9,10 @@ from torch import Tensor
 from expacc.contract import (
     Reduction,
     is_label,
-    kept_logits,
     present_log_probs,
     read_batch,
     reduce_rows,
+    sound_batch,
 )
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import CLASS_AXIS, all_log_probs, apply_formula, row_dtype
@@ -83,9 +83,10 @@ def hinge(
         labels_only="hinge",
     )
     labels = batch.labels
-    scores = kept_logits(batch).to(row_dtype(logits.device))
+    batch = sound_batch(batch)
+    scores = batch.logits.to(row_dtype(logits.device))
     true = scores.gather(CLASS_AXIS, labels.unsqueeze(CLASS_AXIS))
-    rival = ~is_label(labels, scores) & (scores > -torch.inf)
+    rival = ~is_label(labels, scores) & (scores != -torch.inf)
     shortfall = torch.where(rival, torch.relu(margin - (true - scores)), 0)
     return reduce_rows(shortfall.sum(CLASS_AXIS) / rival.sum(CLASS_AXIS).clamp(min=1), batch)
 
@@ -148,12 +149,14 @@ def complement_entropy(
         label_smoothing=label_smoothing,
         labels_only="complement_entropy",
     )
-    scores = kept_logits(batch).to(row_dtype(logits.device))
+    batch = sound_batch(batch)
+    scores = batch.logits.to(row_dtype(logits.device))
     rivals = torch.where(is_label(batch.labels, scores), -torch.inf, scores)
-    present = rivals > -torch.inf
+    present = rivals != -torch.inf
     some = present.any(CLASS_AXIS, keepdim=True)
     log_share = all_log_probs(torch.where(some, rivals, 0))
-    log_share = torch.where(present, log_share, 0)  # 0 · e^0 = 0: an absent rival has no entropy
+    # 0 · e^0 = 0: an absent rival has no entropy, nor one that is behind without end.
+    log_share = torch.where(present & (log_share > -torch.inf), log_share, 0)
     return reduce_rows((log_share.exp() * log_share).sum(CLASS_AXIS), batch)
 
 
@@ -212,7 +215,8 @@ def maximum_probability_cross_entropy(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    scores = kept_logits(batch).to(row_dtype(logits.device))
+    batch = sound_batch(batch)
+    scores = batch.logits.to(row_dtype(logits.device))
     log_probs, mass = present_log_probs(scores, batch)
     best = scores.detach().argmax(CLASS_AXIS, keepdim=True)
     # p_max - p_j = p_max (1 - e^{logits_j - logits_best}): no cancellation between equal classes.

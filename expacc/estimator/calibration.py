@@ -36,8 +36,9 @@ class Calibration:
 
     def probabilities(self, logits: Array) -> Array:
         """(n, C); the largest is that of the largest logit."""
-        gap = logits.max(axis=1, keepdims=True) - logits
-        chance: Array = softmax(-((gap / self.temperature) ** self.bend), axis=1)
+        with np.errstate(over="ignore"):  # beyond the largest number is far enough
+            gap = logits.max(axis=1, keepdims=True) - logits
+            chance: Array = softmax(-((gap / self.temperature) ** self.bend), axis=1)
         return chance
 
 

@@ -191,21 +191,35 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self, "layers_")
         signal = read_features(self, X)
-        for index, (weight, bias) in enumerate(self.layers_):
-            signal = np.maximum(signal, 0) if index else signal
-            signal = signal @ weight.T + bias
+        with np.errstate(over="ignore", invalid="ignore"):  # asked about below
+            for index, (weight, bias) in enumerate(self.layers_):
+                signal = np.maximum(signal, 0) if index else signal
+                signal = signal @ weight.T + bias
+        # The largest of NaN is the first class, and of inf any: no row may get a label by that.
+        bad = ~np.isfinite(signal).all(axis=1)
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(
+                f"X must give finite logits; got {signal[row][~np.isfinite(signal[row])][0]} at "
+                f"row {row}, one of {bad.sum()}. Its features are too large for the weights, or "
+                "the weights are not finite."
+            )
         return signal
 
     def decision_function(self, X: Any) -> Array:
         """Logits (n, C); for two classes the lead of the second over the first, (n)."""
         logits = self._logits(X)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        if len(self.classes_) > 2:
+            return logits
+        with np.errstate(over="ignore"):  # a lead beyond the largest number is that number
+            lead: Array = np.nan_to_num(logits[:, 1] - logits[:, 0])
+        return lead
 
     def predict(self, X: Any) -> NDArray[Any]:
         """The most likely class of each row."""
         logits = self._logits(X)
         if len(self.classes_) == 2:  # level rows as decision_function > 0 has them
-            best = (logits[:, 1] - logits[:, 0] > 0).astype(np.int64)
+            best = (logits[:, 1] > logits[:, 0]).astype(np.int64)
         else:
             best = logits.argmax(axis=1)
         labels: NDArray[Any] = self.classes_[best]

@@ -1,12 +1,22 @@
 """Expected cost: errors that are not all equal."""
 
+import math
+
 from torch import Tensor
 
-from expacc.contract import Reduction, class_mass, kept_logits, read_batch, reduce_rows
-from expacc.ops import CLASS_AXIS, compute_dtype
+from expacc.contract import (
+    Batch,
+    Reduction,
+    legal_values,
+    read_batch,
+    reduce_rows,
+    sound_batch,
+)
+from expacc.functional.noise_scale import is_per_class, read_sigma
+from expacc.ops import CLASS_AXIS, compute_dtype, row_dtype
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
-from expacc.refusals import check_choice, check_cost, check_number
+from expacc.refusals import bad_sigma, check_choice, check_cost
 
 __all__ = ["expected_cost"]
 
@@ -44,7 +54,7 @@ def expected_cost(
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
-        sigma: the noise's scale, > 0.
+        sigma: the noise's scale, > 0: a number, or a tensor with one entry per row.
         noise: 'gumbel' (softmax), 'normal', 'logistic' or 'laplace'.
 
     Returns:
@@ -65,8 +75,6 @@ def expected_cost(
         The expectation of a cost under the noise of EXACT, Eq. 15, or under the softmax.
     """
     check_choice("noise", noise, tuple(NOISES))
-    if not isinstance(sigma, Tensor):
-        check_number("sigma", sigma, low=0, open_low=True)
     batch = read_batch(
         logits,
         target,
@@ -76,7 +84,20 @@ def expected_cost(
         label_smoothing=label_smoothing,
     )
     check_cost(cost, batch.logits)
-    scores = kept_logits(batch).to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
-    chances = win_probabilities(scores, sigma, noise)
-    prices = class_mass(batch).movedim(CLASS_AXIS, -1) @ cost.to(scores.dtype)
-    return reduce_rows((prices * chances).sum(-1), batch)
+    cost = legal_values("cost", cost, low=-math.inf)
+    batch = sound_batch(batch)
+    scores = batch.logits.to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
+    scales = read_sigma(sigma, batch, scores)
+    if isinstance(sigma, Tensor) and is_per_class(scales):
+        raise bad_sigma(sigma, batch.logits.shape, per_row=True)
+    chances = win_probabilities(scores, scales, noise)
+    return reduce_rows((_prices(batch, cost) * chances).sum(-1), batch)
+
+
+def _prices(batch: Batch, cost: Tensor) -> Tensor:
+    """What each answer costs, (…, C)."""
+    if batch.mass is None:
+        return cost[batch.labels]
+    # In float64, which neither autocast nor TF32 shortens, in backward either.
+    mass = batch.mass.movedim(CLASS_AXIS, -1).to(row_dtype(cost.device))
+    return mass @ cost.to(mass.dtype)

@@ -6,7 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from expacc.contract import Batch, Reduction, kept_logits, read_batch, reduce_rows
+from expacc.contract import Batch, Reduction, read_batch, reduce_rows, sound_batch
+from expacc.functional.noise_scale import is_per_class, read_sigma
 from expacc.functional.standardize import standardize_logits
 from expacc.ops import (
     CLASS_AXIS,
@@ -23,7 +24,7 @@ from expacc.ops import (
 from expacc.ops.kernels_kinds import Implementation as Implementation
 from expacc.ops.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
-from expacc.refusals import bad_sigma, check_choice, check_count, check_number
+from expacc.refusals import check_choice, check_count, check_number
 
 __all__ = ["exact_error"]
 
@@ -114,7 +115,7 @@ def exact_error(
         and label_smoothing == 0
     ):  # nothing here that the checks below would refuse
         shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_exact(*shared, sigma, margin, standardize, log, impl)
+        fused = fused_exact(*shared, sigma, margin, standardize, log, impl, exact_error)
         if fused is not None:
             return fused
     check_choice("noise", noise, tuple(NOISES))
@@ -124,11 +125,6 @@ def exact_error(
     check_count("topk", topk)
     if margin is not None:
         check_number("margin", margin, low=0, open_low=True)
-    if not isinstance(sigma, Tensor):
-        check_number("sigma", sigma, low=0, open_low=True)
-    if impl == "triton" and isinstance(logits, Tensor):
-        needs = ", normal noise, topk 1, no sync, and one constant sigma for all or per row"
-        raise no_kernels(logits, needs)
     batch = read_batch(
         logits,
         target,
@@ -137,39 +133,16 @@ def exact_error(
         reduction=reduction,
         label_smoothing=label_smoothing,
     )
-    scores = kept_logits(batch).to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
-    scales = _scales(sigma, batch, scores)
+    batch = sound_batch(batch)
+    scores = batch.logits.to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
+    scales = read_sigma(sigma, batch, scores)
+    if impl == "triton":
+        needs = ", normal noise, topk 1, no sync, and one constant sigma for all or per row"
+        raise no_kernels(logits, needs)
     if standardize:
         scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
     values = _values(scores, scales, batch, margin, noise, topk, log)
     return reduce_rows(values, batch)
-
-
-def _scales(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | Tensor:
-    """sigma as a number, per row (…, 1) or per row and class (…, C), classes last."""
-    if not isinstance(sigma, Tensor):
-        return sigma
-    shape = batch.logits.shape  # (N, C, …)
-    if not sigma.is_floating_point():
-        raise bad_sigma(sigma, shape)
-    sigma = sigma.to(scores.dtype)
-    if sigma.ndim == 0:
-        return sigma
-    rows, classes = shape[0], shape[CLASS_AXIS]
-    per_row, per_class = sigma.shape == (rows,), sigma.shape == (classes,)
-    if per_row and per_class and rows > 1:
-        raise bad_sigma(sigma, shape, ambiguous=True)
-    if per_class:
-        return sigma
-    if per_row:
-        return sigma.view(-1, *[1] * (len(shape) - 1))
-    if batch.single and sigma.shape == shape[1:]:
-        sigma = sigma.unsqueeze(0)
-    if sigma.ndim != len(shape) or any(
-        have not in (1, need) for have, need in zip(sigma.shape, shape, strict=True)
-    ):
-        raise bad_sigma(sigma, shape)
-    return sigma.movedim(CLASS_AXIS, -1)
 
 
 def _values(
@@ -182,11 +155,10 @@ def _values(
     log: bool,
 ) -> Tensor:
     """1 - P or -log P per row."""
-    per_class = isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
     if batch.mass is None:
         return _of_labels(scores, scales, batch.labels, margin, noise, topk, log)
     mass = batch.mass.movedim(CLASS_AXIS, -1)
-    if margin is None and topk == 1 and not log and not per_class:
+    if margin is None and topk == 1 and not log and not is_per_class(scales):
         errors = 1 - win_probabilities(scores, scales, noise)
         return (mass * errors).sum(-1)
     # Every class takes its turn as the true one.
@@ -196,8 +168,8 @@ def _values(
     if isinstance(scales, Tensor) and scales.ndim > 0:
         scales = scales.unsqueeze(-2)
     values = _of_labels(wide, scales, everyone, margin, noise, topk, log)
-    # An absent class without mass contributes 0, not 0 · inf.
-    return torch.where(mass == 0, 0, mass * torch.where(mass == 0, 0, values)).sum(-1)
+    # A class without mass contributes 0, not 0 · inf.
+    return (mass * torch.where(mass == 0, 0, values)).sum(-1)
 
 
 def _of_labels(
@@ -214,32 +186,39 @@ def _of_labels(
     place = torch.arange(classes - 1, device=scores.device)
     rivals = place + (place >= labels.unsqueeze(-1))  # all classes but the label
     index = labels.unsqueeze(-1)
-    behind = scores.gather(-1, rivals)
+    own, behind = scores.gather(-1, index), scores.gather(-1, rivals)
     absent = behind == -torch.inf
-    lead = scores.gather(-1, index) - torch.where(absent, 0, behind)
+    lead = own - torch.where(absent, 0, behind)
     if margin is not None:
         lead = lead.clamp(max=margin)
-    per_class = isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
+    per_class = is_per_class(scales)
+    general = per_class or topk > 1 or noise in ("logistic", "laplace")
+    if general or isinstance(scales, Tensor):  # without end there is no slope, in sigma either
+        lead = lead.clamp(torch.finfo(lead.dtype).min, torch.finfo(lead.dtype).max)
     if isinstance(scales, Tensor) and per_class:
         wide = scales.expand(scores.shape)
-        theirs, own = wide.gather(-1, rivals), wide.gather(-1, index)
+        theirs, mine = wide.gather(-1, rivals), wide.gather(-1, index)
         margins = torch.where(absent, torch.inf, lead / theirs)
-        ratio = (own / theirs).double()
+        ratio = (mine / theirs).double()
     else:
         margins = torch.where(absent, torch.inf, lead / scales)
         ratio = margins.new_ones((), dtype=torch.float64).expand(margins.shape)
-    if per_class or topk > 1 or noise in ("logistic", "laplace"):
+    if general:
         single = scores.dtype == torch.float32
         offset = margins.double().clamp(min=_FAR_BEHIND)
         chance = contest(offset, ratio, noise, topk, single=single, eager=is_plain_eager())
-        return -chance.log_prob if log else chance.error
-    if noise == "gumbel":  # softmax, with the leads for logits
+        log_prob, error = chance.log_prob, chance.error
+    elif noise == "gumbel":  # softmax, with the leads for logits
         margins = margins.clamp(min=torch.finfo(margins.dtype).min)
         ladder = torch.cat([margins.new_zeros(*labels.shape, 1), -margins], -1)
         flat = ladder.reshape(-1, classes)
         first = torch.zeros(flat.shape[0], dtype=torch.int64, device=flat.device)
         log_prob = target_log_prob(flat, first).reshape(labels.shape)
-        return -log_prob if log else -torch.expm1(log_prob)
-    if log:
-        return -orthant_logs(margins, 0)[0]
-    return orthant_chance(margins, 0, error=True, dtype=torch.float64)
+        error = -torch.expm1(log_prob)
+    elif log:
+        log_prob = error = orthant_logs(margins, 0)[0]
+        if not isinstance(scales, Tensor):  # else the masked were cut off above
+            return -log_prob
+    else:
+        return orthant_chance(margins, 0, error=True, dtype=torch.float64)
+    return torch.where(own.squeeze(-1) == -torch.inf, torch.inf, -log_prob) if log else error

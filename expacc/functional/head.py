@@ -6,7 +6,13 @@ from torch.utils.checkpoint import checkpoint
 
 from expacc.contract import Reduction
 from expacc.functional.softmax import mixed_expected_error, mixture_weights
-from expacc.ops import IMPLEMENTATIONS, Implementation, no_kernels, takes_kernels
+from expacc.ops import (
+    IMPLEMENTATIONS,
+    Implementation,
+    is_plain_eager,
+    no_kernels,
+    takes_kernels,
+)
 from expacc.refusals import bad_reduction, check_choice, check_count, not_a_tensor
 
 __all__ = ["linear_mixed_expected_error"]
@@ -119,8 +125,12 @@ def linear_mixed_expected_error(
 
     if rows == 0:
         return loss_of(features, target)
+    # torch.func has no checkpoints: there the logits are kept.
+    transformed = not (torch.compiler.is_compiling() or is_plain_eager())
     parts = [
-        checkpoint(loss_of, some, labels, use_reentrant=False)
+        loss_of(some, labels)
+        if transformed
+        else checkpoint(loss_of, some, labels, use_reentrant=False)
         for some, labels in zip(
             torch.split(features, chunk), torch.split(target, chunk), strict=True
         )
@@ -136,7 +146,7 @@ def linear_mixed_expected_error(
         in_range = kept & (target >= 0) & (target < classes)
         mass = torch.where(kept, class_weight.double()[torch.where(in_range, target, 0)], 0)
     mass = mass.sum()
-    return total / torch.where(mass > 0, mass, 1).to(total.dtype)
+    return total / torch.where(mass == 0, 1, mass).to(total.dtype)
 
 
 def _check(

@@ -31,8 +31,10 @@ def mixture_formula(ce_weight: float, error_weight: float) -> Formula:
     ratio = error_weight / ce_weight
     if ratio < 0:
         # Both terms would cancel as p approaches 1; split so that they share a sign.
+        rest = 1 + ratio
         return Formula(
-            value=lambda u: _expm1_minus(u) * -ratio - u * (1 + ratio),
+            # 0·u would be NaN at u = -inf.
+            value=lambda u: _expm1_minus(u) * -ratio - (u * rest if rest else 0),
             slope=lambda u, prob: error_of(u) * ratio - (1 + ratio),
             factor=ce_weight,
         )

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 from torch import distributed as dist
 
+from expacc.ops import is_plain_eager
+
 __all__ = ["standardize_logits"]
+
+_LEAST = 1e-24  # a variance that float32's squares can tell
+# Up to here a million squares can be added; beyond, what to multiply by.
+_REACH = {torch.float32: (2.0**50, 2.0**-84), torch.float64: (2.0**480, 2.0**-560)}
 
 
 def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Tensor:
@@ -22,9 +28,18 @@ def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Te
         kept: (…), the rows that count; all when None.
         sync: share count, mean and deviation across the ranks of the default process group.
     """
-    counts = scores > -torch.inf
+    counts = scores != -torch.inf  # NaN counts: with it there is no mean
     if kept is not None:
         counts = counts & kept.unsqueeze(-1)
+    if scores.is_cpu and is_plain_eager():
+        result, variance = _standardize(scores, counts, sync)
+        if _LEAST < variance.item() < torch.inf:  # the usual case: no square was out of range
+            return result
+    return _standardize(_within_reach(scores, counts, sync), counts, sync)[0]
+
+
+def _standardize(scores: Tensor, counts: Tensor, sync: bool) -> tuple[Tensor, Tensor]:
+    """The scores that count, standardised, and their variance."""
     inside = torch.where(counts, scores, 0)
     # In float64: sums over a batch, two numbers.
     count = _across_ranks(counts.sum().to(torch.float64), sync)
@@ -34,9 +49,21 @@ def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Te
     square = centred.square().sum(dtype=torch.float64)
     variance = _across_ranks(square, sync) / (count - 1).clamp(min=1)
     # A root has no slope at 0: constant logits are divided by 1, with no gradient through it.
-    deviation = torch.where(variance > 0, variance, 1).sqrt()
-    others = torch.where(scores > -torch.inf, 0, scores)  # ignored rows; masked logits stay -inf
-    return torch.where(counts, centred / deviation.to(scores.dtype), others)
+    deviation = torch.where(variance == 0, 1, variance).sqrt()
+    others = torch.where(scores == -torch.inf, scores, 0)  # ignored rows; masked logits stay -inf
+    return torch.where(counts, centred / deviation.to(scores.dtype), others), variance.detach()
+
+
+def _within_reach(scores: Tensor, counts: Tensor, sync: bool) -> Tensor:
+    """The scores by a power of two, so that their squares neither overflow nor vanish."""
+    size = torch.where(counts, scores.detach().abs(), 0)
+    size = size.amax() if size.numel() else size.sum()
+    if _is_shared(sync):
+        dist.all_reduce(size, dist.ReduceOp.MAX)
+    most, power = _REACH[scores.dtype]
+    small, large = (torch.full_like(size, factor) for factor in (power, 1 / power))
+    factor = torch.where(size > most, small, torch.where(size * most < 1, large, 1))
+    return scores * factor
 
 
 class _SumOverRanks(torch.autograd.Function):
@@ -55,8 +82,12 @@ class _SumOverRanks(torch.autograd.Function):
         return total
 
 
+def _is_shared(sync: bool) -> bool:
+    return sync and dist.is_available() and dist.is_initialized()
+
+
 def _across_ranks(value: Tensor, sync: bool) -> Tensor:
-    if not sync or not (dist.is_available() and dist.is_initialized()):
+    if not _is_shared(sync):
         return value
     result: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
     return result

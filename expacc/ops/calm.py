@@ -102,6 +102,9 @@ def integrate_calm(flat: Tensor, *, far: bool | None = None) -> Calm:
         far: false if ``is_calm``; None to find out. If not calm, what underflows is not right, but
             below float32's smallest normal number.
     """
+    if torch.is_autocast_enabled("cpu"):  # which would shorten the products that place the nodes
+        with torch.autocast("cpu", enabled=False):
+            return integrate_calm(flat, far=far)
     rows, rivals = flat.shape
     step = max(_ROWS, _BLOCK // (rivals * count_nodes(rivals, False)))
     if rows <= step:

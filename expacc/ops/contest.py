@@ -296,7 +296,7 @@ def contest(
     rivals = offset.shape[-1]
     lead = offset.shape[:-1]
     if rivals < topk:
-        nothing = (offset * 0).sum(-1)
+        nothing = torch.where(offset == torch.inf, 0, offset * 0).sum(-1)
         return Chance(nothing, nothing)
     ratio = ratio.expand_as(offset)
     nodes, log_weights = contest_nodes(offset.detach(), ratio.detach(), noise, topk, single)

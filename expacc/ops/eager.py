@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from expacc.ops.formula import Formula, error_of
+from expacc.ops.mode import wants_composed
 from expacc.ops.reference import CLASS_AXIS, compose_log_prob_loss, compute_dtype, row_dtype
 
 _SMALL_ELEMENTS = 16_384
@@ -53,11 +54,13 @@ def eager_log_prob_loss(logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
     return _block_node(logits, index, plan)
 
 
-def _differentiable_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream: Tensor) -> Tensor:
-    """The gradient as a function of logits and upstream that can itself be differentiated."""
-    values = plan.scale * compose_log_prob_loss(logits, index, plan.kept, plan.formula)
-    value = (values.sum() if plan.summed else values).to(plan.dtype)
-    return torch.autograd.grad(value, logits, upstream, create_graph=True)[0]
+def composed_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream: Tensor) -> Tensor:
+    """The gradient by operations that torch differentiates again, and batches."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        values = plan.scale * compose_log_prob_loss(logits, index, plan.kept, plan.formula)
+        value = (values.sum() if plan.summed else values).to(plan.dtype)
+        return torch.autograd.grad(value, logits, upstream, create_graph=again)[0]
 
 
 # --------------------------------------------------------------------------------- small batches
@@ -66,10 +69,13 @@ def _differentiable_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream
 def _ratios(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor] | None:
     """(p_j/p_y with 0 at the target, their sum), or None if that sum is not finite."""
     ratios = logits.clone() if logits.dtype == torch.float64 else logits.double()
-    ratios.sub_(ratios.gather(CLASS_AXIS, index)).exp_().scatter_(CLASS_AXIS, index, 0)
-    odds = ratios.sum(CLASS_AXIS, keepdim=True)
-    # A rival 709 ahead overflows; the blocks handle that. Reading a CPU number is cheap.
-    return (ratios, odds) if math.isfinite(odds.sum().item()) else None
+    ratios.sub_(ratios.gather(CLASS_AXIS, index)).exp_()
+    # A rival 709 ahead overflows, and the target's own ratio is 1 or NaN: the blocks handle both.
+    # Reading a CPU number is cheap.
+    if not math.isfinite(ratios.sum().item()):
+        return None
+    ratios.scatter_(CLASS_AXIS, index, 0)
+    return ratios, ratios.sum(CLASS_AXIS, keepdim=True)
 
 
 class SmallLogProbLoss(torch.autograd.Function):
@@ -94,8 +100,8 @@ class SmallLogProbLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, index, log_prob, ratios, odds = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
-        if torch.is_grad_enabled():  # create_graph
-            grad = _differentiable_gradient(logits, index, plan, upstream)
+        if wants_composed(upstream):
+            grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
         (_, slope, factor), kept, scale, summed, _ = plan
         # Not in the upstream's own dtype: a small factor would be lost in float16.
@@ -173,8 +179,9 @@ class BlockLogProbLoss(torch.autograd.Function):
         ctx.plan = plan
         top, total = _rivals(logits, index)
         rows = row_dtype(logits.device)
-        gap = logits.gather(CLASS_AXIS, index).to(rows).sub_(top)
-        log_prob = logsigmoid(gap.sub_(total.to(rows).log()))
+        own = logits.gather(CLASS_AXIS, index).to(rows)
+        own.masked_fill_(own == torch.inf, torch.nan)  # a softmax of +inf is none
+        log_prob = logsigmoid(own.sub_(top).sub_(total.to(rows).log()))
         if plan.kept is not None:
             log_prob.masked_fill_(~plan.kept, 0)
         ctx.save_for_backward(logits, index, log_prob, top, total)
@@ -185,8 +192,8 @@ class BlockLogProbLoss(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, index, log_prob, top, total = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
-        if torch.is_grad_enabled():  # create_graph
-            return _differentiable_gradient(logits, index, plan, upstream), None, None
+        if wants_composed(upstream):
+            return composed_gradient(logits, index, plan, upstream), None, None
         slope = plan.formula.slope(log_prob, torch.exp(log_prob))
         chain = upstream.to(log_prob.dtype) * (plan.scale * plan.formula.factor)
         pull = slope * error_of(log_prob) * chain

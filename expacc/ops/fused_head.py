@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from expacc.ops.kernels_rows import rows_plan
+from expacc.ops.mode import wants_composed
 
 __all__ = ["HeadSettings", "fused_head"]
 
@@ -88,7 +89,7 @@ def _row_scale(target: Tensor, settings: HeadSettings, classes: int) -> Tensor:
         else:
             index = torch.where(kept & (target >= 0) & (target < classes), target, 0)
             total = torch.where(kept, settings.class_weight.double()[index], 0).sum()
-        one = 1 / torch.where(total > 0, total, 1)
+        one = 1 / torch.where(total == 0, 1, total)
     return one.expand(target.shape)
 
 
@@ -124,6 +125,11 @@ class _Head(torch.autograd.Function):
             )
         inputs, settings, upstream = ctx.saved_tensors, ctx.settings, grad_outputs[0]
         needs = ctx.needs_input_grad[:3]
+        if wants_composed(upstream):  # many upstreams as one
+            raise RuntimeError(
+                "linear_mixed_expected_error must be differentiated for one upstream at a time; "
+                "got a batch of them. Compute the logits and use mixed_expected_error."
+            )
         if settings.reduction == "none":
             found = _walk(inputs, settings, None, upstream, needs)
         else:

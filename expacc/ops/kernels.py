@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.eager import Plan, _differentiable_gradient
+from expacc.ops.eager import Plan, composed_gradient
 from expacc.ops.formula import Formula
 from expacc.ops.kernels_kinds import (
     MISSING,
@@ -28,6 +28,7 @@ from expacc.ops.kernels_kinds import (
     takes_kernels,
     tried,
 )
+from expacc.ops.mode import wants_composed
 from expacc.ops.native import library
 from expacc.ops.reference import CLASS_AXIS
 
@@ -64,7 +65,7 @@ class _Mixture(torch.autograd.Function):
         # Spent, so that the next batch may have it; a second backward computes it again.
         ctx.call = plan, rest, None
         gradient = _mixture_gradient(plan, logits, target, rest, scratch, grad_outputs[0])
-        if plan.native is None and library() and not torch.is_grad_enabled():
+        if plan.native is None and library() and not wants_composed(grad_outputs[0]):
             plan.native = _native_mixture(plan, logits, target, rest, grad_outputs[0])
         return gradient, *_NO_MORE
 
@@ -74,12 +75,12 @@ def _mixture_gradient(
 ) -> Tensor:
     """By the kernels, with ``scratch`` of forward if it is not spent; or twice differentiable."""
     weight, weights, ignore_index, reduction, formula_of = rest
-    if torch.is_grad_enabled():  # create_graph
+    if wants_composed(upstream):
         formula = formula_of(*weights)
         general, index = _plan(logits, target, weight, ignore_index, reduction, formula)
         if reduction == "none":
             upstream = upstream.unsqueeze(CLASS_AXIS)
-        return _differentiable_gradient(logits, index, general, upstream)
+        return composed_gradient(logits, index, general, upstream)
     if scratch is None:
         scratch = plan.forward(logits, target, weight, weights)[1]
     gradient: Tensor = plan.backward(logits, target, weight, upstream, scratch, spent=True)
@@ -95,7 +96,7 @@ def _native_mixture(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstre
     def fallback(logits: Tensor, target: Tensor, upstream: Tensor, *weights: float) -> Tensor:
         again = (None, weights, ignore_index, reduction, formula_of)
         found = None
-        if not torch.is_grad_enabled():
+        if not wants_composed(upstream):
             _, found = _mixture_plan(logits, target, *again[:4], "triton")
         return _mixture_gradient(found, logits, target, again, None, upstream)
 
@@ -214,7 +215,7 @@ class _Exact(torch.autograd.Function):
         plan, rest, saved = ctx.call
         ctx.call = plan, rest, None
         gradient = _exact_gradient(plan, logits, target, rest, saved, grad_outputs[0])
-        if plan.native is None and library():
+        if plan.native is None and library() and not wants_composed(grad_outputs[0]):
             plan.native = _native_exact(plan, logits, target, rest, grad_outputs[0])
         return gradient, *_NO_MORE
 
@@ -225,10 +226,34 @@ def _exact_gradient(
     """By the kernels, from what forward saved if it is not spent."""
     if torch.is_grad_enabled():
         raise RuntimeError(_TWICE)
+    if wants_composed(upstream):
+        return _composed_exact_gradient(plan, logits, target, rest, upstream)
     if saved is None:
         saved = plan.forward(logits, target, *rest)[1]
     gradient: Tensor = plan.backward(logits, target, *rest, saved, upstream)
     return gradient
+
+
+def _composed_exact_gradient(
+    plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor
+) -> Tensor:
+    """By operations that torch batches, for many upstreams as one."""
+    weight, sigma, margin = rest
+    ignore_index, reduction, (limited, standardize, log, _) = plan.call
+    with torch.enable_grad():
+        value = plan.reference(
+            logits,
+            target,
+            weight=weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            sigma=sigma,
+            margin=margin if limited else None,
+            standardize=standardize,
+            log=log,
+            impl="reference",
+        )
+        return torch.autograd.grad(value, logits, upstream)[0]
 
 
 def _native_exact(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
@@ -242,7 +267,7 @@ def _native_exact(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream
         logits: Tensor, target: Tensor, upstream: Tensor, sigma: float, margin: float
     ) -> Tensor:
         batch = (logits, target, None, ignore_index, reduction, sigma)
-        _, found = _exact_plan(*batch, margin, flags, "triton")
+        _, found = _exact_plan(*batch, margin, flags, "triton", plan.reference)
         return _exact_gradient(found, logits, target, (None, sigma, margin), None, upstream)
 
     batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
@@ -263,10 +288,12 @@ def fused_exact(
     standardize: bool,
     log: bool,
     impl: str,
+    reference: Callable[..., Tensor],
 ) -> Tensor | None:
     """EXACT with normal noise of a batch; None if it is none for the kernels.
 
     Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
+    ``reference`` is the loss itself, for those who differentiate many upstreams as one.
     """
     if impl == "reference" or not is_plain_batch(logits, target):
         return None
@@ -285,7 +312,7 @@ def fused_exact(
     if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
         sigma = sigma.to(torch.float32)
     batch = (logits, target, weight, ignore_index, reduction, sigma)
-    kind, plan = _exact_plan(*batch, limit, flags, impl)
+    kind, plan = _exact_plan(*batch, limit, flags, impl, reference)
     if plan is None:
         return None
     if not isinstance(sigma, Tensor):
@@ -303,6 +330,7 @@ def _exact_plan(
     limit: float,
     flags: tuple[bool, bool, bool, bool],
     impl: str,
+    reference: Callable[..., Tensor],
 ) -> tuple[Any, Any]:
     """The kind of such a batch and its plan; None if it is none for the kernels.
 
@@ -324,6 +352,7 @@ def _exact_plan(
             sigmas = sigma if isinstance(sigma, Tensor) else None
             make = _module("kernels_batch").ExactPlan
             plan = make(*batch, result_dtype(logits), sigmas, *flags)
+            plan.reference = reference
             if impl == "auto":
                 plan = tried(plan, logits.detach(), target, weight, sigma, limit)
         keep_plan(kind, plan)

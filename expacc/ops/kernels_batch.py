@@ -186,6 +186,7 @@ class ExactPlan:
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
         self.call = ignore_index, reduction, (limited, standardize, log, gradient)
         self.native: Any = None  # the same by C++, once that is built; False where there is none
+        self.reference: Any = None  # the same loss by operations of torch
 
     def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
         block = min(4096, max(4, power_of_two(self.classes)))

@@ -19,11 +19,17 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 from expacc.ops.kernels_long import loss_of
-from expacc.ops.kernels_moments import deviation_of, finish, is_last
+from expacc.ops.kernels_moments import deviation_of, finish, is_last, shrink_of
 from expacc.ops.kernels_orthant import integrate_rows
 from expacc.ops.kernels_softmax import read_rows
 
-__all__ = ["margins_kernel", "rows_backward_kernel", "rows_kernel", "through_deviation"]
+__all__ = [
+    "legal_noise",
+    "margins_kernel",
+    "rows_backward_kernel",
+    "rows_kernel",
+    "through_deviation",
+]
 
 _NODES = tl.constexpr(16)
 
@@ -37,10 +43,17 @@ def _tile(program, count, classes, ROWS: tl.constexpr, GROUPS: tl.constexpr):
 
 
 @triton.jit
+def legal_noise(sigma):
+    """NaN for what no noise can be."""
+    return tl.where((sigma > 0) & (sigma < float("inf")), sigma, float("nan"))
+
+
+@triton.jit
 def through_deviation(scores, numbers, slope):
     """What flows through the standard deviation; nothing to a masked class."""
-    apart = scores - tl.load(numbers + 4).to(tl.float32)
-    return tl.where(scores != float("-inf"), apart * slope.to(tl.float32), 0.0)
+    # In float64: large scores and a small slope are both beyond float32.
+    along = (scores.to(tl.float64) - tl.load(numbers + 4)) * slope
+    return tl.where(scores != float("-inf"), along.to(tl.float32), 0.0)
 
 
 @triton.jit(
@@ -105,6 +118,11 @@ def rows_kernel(
     noise = tl.zeros([ROWS], tl.float32) + sigma
     if has_sigmas:
         noise = tl.load(sigmas + rows * sigma_stride, mask=inside, other=1.0).to(tl.float32)
+    noise = legal_noise(noise)
+    shrink = shrink_of(deviation)
+    deviation *= shrink
+    own *= shrink
+    scores *= shrink
     # Rounded once: an error of the scale is one of all margins.
     wide_scale = 1.0 / (noise.to(tl.float64) * deviation)
     scale = wide_scale.to(tl.float32)
@@ -118,11 +136,16 @@ def rows_kernel(
         lead, rival, columns, scale, own, best, wide_scale, ROWS, GROUPS, _NODES, FAST
     )
 
-    # The hardware's minimum forgets a NaN: it is asked for by itself.
-    sick = tl.max(tl.max((there & (scores != scores)).to(tl.int32), 2), 1) > 0
-    sick = sick | (own != own)
+    # The hardware's minimum forgets a NaN: it is asked for by itself. Without a finite score there
+    # is no winner, with +inf neither.
+    bad = there & ((scores != scores) | (scores == float("inf")))
+    sick = tl.max(tl.max(bad.to(tl.int32), 2), 1) > 0
+    masked = own == float("-inf")
+    sick = sick | (masked & (best == float("-inf"))) | (scale != scale)
     small_log2 = tl.where(sick, float("nan"), small_log2)
     value, slope = loss_of(small_log2, ahead, log)
+    if log:
+        value = tl.where(masked & (sick == 0), float("inf"), value)
     value = tl.where(kept, value * chain, 0.0)
     sums = numbers + 8 + 3 * parts
     programs = tl.num_programs(0)
@@ -133,8 +156,8 @@ def rows_kernel(
         tl.store(sums + programs + program, tl.sum(factor, 0))
     if gradient:
         # By the margins -slope · gradient; a margin at its limit does not move.
-        scores = tl.load(places, mask=there, other=0.0).to(tl.float32)
-        moves = rival & (own[:, None, None] - scores <= limit)
+        scores = tl.load(places, mask=there, other=0.0).to(tl.float32) * shrink
+        moves = rival & (own[:, None, None] - scores <= limit) & (masked == 0)[:, None, None]
         slopes = tl.where(moves, slopes, 0.0) * slope.to(tl.float32)[:, None, None]
         through = tl.sum(tl.sum(tl.where(moves, slopes * margins, 0.0), 2), 1)
         through = -tl.where(kept, through, 0.0).to(tl.float64)
@@ -142,7 +165,7 @@ def rows_kernel(
             tl.store(dots + rows, through * chain, mask=inside)
         else:
             tl.store(sums + 2 * programs + program, tl.sum(through * chain, 0))
-        slopes *= scale[:, None, None]
+        slopes *= (scale * shrink)[:, None, None]
         pull = tl.sum(tl.sum(slopes, 2), 1)
         slopes = tl.where(is_own, -pull[:, None, None], slopes)
         slopes = tl.where(sick[:, None, None], float("nan"), slopes)

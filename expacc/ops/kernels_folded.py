@@ -99,7 +99,7 @@ def fold_table(device: torch.device) -> Tensor:
 
 @triton.jit
 def _survey(
-    start, stride, classes, own, index, limit, scale,
+    start, stride, classes, own, shrink, index, limit, scale,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score)."""
@@ -111,7 +111,9 @@ def _survey(
     limited = scale * 0.0
     best = scale * 0.0 - float("inf")
     for first in range(0, classes, BLOCK):
-        lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        lead, rival, scores = leads_of(
+            start, first, stride, classes, own, shrink, index, far, BLOCK
+        )
         best = tl.maximum(best, tl.max(tl.where(rival, scores, float("-inf")), 0))
         if LIMITED:
             limited += tl.sum(tl.where(rival & (lead > limit), 1.0, 0.0), 0)
@@ -131,8 +133,8 @@ def _survey(
 
 @triton.jit
 def _fold(
-    start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale, span, tilt,
-    bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+    start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale, wide_scale,
+    span, tilt, bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
     far = FAR / scale
@@ -141,7 +143,9 @@ def _fold(
     to_unit = 2.0 / span
     whole, rest = split_scale(wide_scale)
     for first in range(0, classes, BLOCK):
-        lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+        lead, rival, scores = leads_of(
+            start, first, stride, classes, own, shrink, index, far, BLOCK
+        )
         if LIMITED:
             rival = rival & (lead <= limit)
         d = distance_of(lead, scores, nearest, best, exact, far, whole, rest)
@@ -218,7 +222,7 @@ def _log2_and_mills(y, u, d, scaled, FAST: tl.constexpr):
 
 @triton.jit
 def integrate_folded_row(
-    start, stride, classes, own, index, limit, wide_scale, log, gradient, table, stats,
+    start, stride, classes, own, shrink, index, limit, wide_scale, log, gradient, table, stats,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """log2 of the smaller of P and 1-P and whether that is 1-P, (1,); and Σ m dL/dm of one row.
@@ -228,7 +232,7 @@ def integrate_folded_row(
     """
     scale = wide_scale.to(tl.float32)
     nearest, near, threat, count, limited, best = _survey(
-        start, stride, classes, own, index, limit, scale, LIMITED, BLOCK
+        start, stride, classes, own, shrink, index, limit, scale, LIMITED, BLOCK
     )
     one = tl.full([1], 1.0, tl.float32)
     lowest = nearest * scale * one
@@ -250,17 +254,21 @@ def integrate_folded_row(
     weights = unit
     rise = unit
     # A row that surely loses: P <= Φ(lowest/√2) < 1e-49, and neither P nor its slope is a float32.
-    lost = (tl.max(lowest, 0) < -21.0) & (log == 0)
-    # A NaN is in this sum; the hardware's minimum forgets it.
-    sick = near != near
+    # So does one whose class is masked, and without a slope.
+    masked = own == float("-inf")
+    lost = ((tl.max(lowest, 0) < -21.0) & (log == 0)) | masked
+    # A NaN is in this sum; the hardware's minimum forgets it. With +inf, or without a finite score,
+    # there is no winner.
+    sick = (near != near) | (own == float("inf")) | (best == float("inf")) | (scale != scale)
+    sick = sick | (masked & (count == 0))
     rounds = tl.where(lost | sick, 100, 0)
     while rounds < 4:
         # ω stands three widths left of the mode: where the integrand still counts.
         edge = mode - 3.0 / tl.sqrt(curve)
         span, tilt, bend = _weight_of(edge, FAST)
         products = _fold(
-            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
-            tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
+            start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
+            wide_scale, tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
         )  # fmt: skip
         d = unit * span
         rise = tl.exp2(d * (tilt + bend * d))  # 1/ω
@@ -341,13 +349,15 @@ def integrate_folded_row(
     elif lost | sick:
         poison = tl.where(sick, float("nan"), 0.0)
         small_log2 += poison.to(tl.float64)
+        if log == 1:
+            small_log2 += tl.where(masked, float("-inf"), 0.0)
         if gradient:
             rest = tl.where(order == 2 * LONG_NODES - 8, nearest, 0.0) + poison
             tl.store(stats + order + 8, tl.where(order == FOLDED_SPAN - 8, 1.0, rest))
             tl.store(stats + order, unit * 0.0, mask=order < 8)
     else:
         small_log2, ahead, through = integrate_long_row(
-            start, stride, classes, own, index, limit, scale, nearest, lowest, margin, best,
+            start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, margin, best,
             exact, wide_scale, ahead, centre, count, first_mode, log, gradient, stats, NARROW, FAST,
         )  # fmt: skip
         if gradient:

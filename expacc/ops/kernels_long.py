@@ -43,17 +43,19 @@ CERTAIN = tl.constexpr(1e9)
 
 
 @triton.jit
-def leads_of(start, first, stride, classes, own, index, far, BLOCK: tl.constexpr):
+def leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK: tl.constexpr):
     """Leads over a block of columns, within ±far, whether there is a rival, and the scores.
 
-    An ``index`` of -1 means that the leads themselves are stored, +inf where there is no rival.
+    The scores are multiplied by ``shrink``, as ``own`` is. An ``index`` of -1 means that the leads
+    themselves are stored, +inf where there is no rival.
     """
     columns = first + tl.arange(0, BLOCK)
     there = columns < classes
     scores = tl.load(start + columns.to(tl.int64) * stride, mask=there, other=float("-inf"))
-    scores = scores.to(tl.float32)
+    scores = scores.to(tl.float32) * shrink
     lead = tl.where(index < 0, scores, own - scores)
-    rival = there & (columns != index) & (lead != float("inf"))
+    present = tl.where(index < 0, scores != float("inf"), scores != float("-inf"))
+    rival = there & (columns != index) & present
     # Not by minimum and maximum: a NaN must stay one.
     lead = tl.where(lead > far, far, lead)
     return tl.where(lead < -far, -far, lead), rival, scores
@@ -76,13 +78,13 @@ def distance_of(lead, scores, nearest, best, exact, far, whole, rest):
 
 @triton.jit
 def _distances(
-    start, first, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
-    BLOCK: tl.constexpr,
+    start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
+    wide_scale, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """d of a block of columns in units of y, far away where there is no rival; and who moves."""
     far = FAR / scale
     whole, rest = split_scale(wide_scale)
-    lead, rival, scores = leads_of(start, first, stride, classes, own, index, far, BLOCK)
+    lead, rival, scores = leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK)
     moves = rival & (lead <= limit)
     exact = tl.where(lead <= limit, exact, 0)
     lead = tl.where(lead > limit, limit, lead)
@@ -92,15 +94,15 @@ def _distances(
 
 @triton.jit
 def _slope(
-    start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale, u, lowest,
-    ahead, centre, BLOCK: tl.constexpr, FAST: tl.constexpr,
+    start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale, wide_scale, u,
+    lowest, ahead, centre, BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """L' and -L'' of the shape at u, (1,)."""
     slopes = tl.zeros([BLOCK], tl.float32)
     curves = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
         d, _ = _distances(
-            start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
+            start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
             wide_scale, BLOCK,
         )  # fmt: skip
         mills, curve = rough_mills(d + u * TO_Y, FAST)
@@ -137,7 +139,7 @@ def _deep(d, u, y0, delta, scaled, FAST: tl.constexpr):
 
 @triton.jit
 def integrate_long_row(
-    start, stride, classes, own, index, limit, scale, nearest, lowest, margin, best, exact,
+    start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, margin, best, exact,
     wide_scale, ahead, centre, count, mode, log, gradient, stats, BLOCK: tl.constexpr,
     FAST: tl.constexpr,
 ):  # fmt: skip
@@ -150,8 +152,8 @@ def integrate_long_row(
     steps = 0
     while steps < 40:
         slope, curve = _slope(
-            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
-            mode, lowest, ahead, centre, BLOCK, FAST,
+            start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
+            wide_scale, mode, lowest, ahead, centre, BLOCK, FAST,
         )  # fmt: skip
         move = slope / curve
         mode += move
@@ -165,8 +167,8 @@ def integrate_long_row(
         sign = tl.where(is_left, 1.0, -1.0)
         distance = tl.where(is_left, left, right)
         slope, bend = _slope(
-            start, stride, classes, own, index, limit, nearest, best, exact, scale, wide_scale,
-            mode - sign * distance, lowest, ahead, centre, BLOCK, FAST,
+            start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
+            wide_scale, mode - sign * distance, lowest, ahead, centre, BLOCK, FAST,
         )  # fmt: skip
         drop = tl.where(is_left, drop_left, DROP)
         distance = step_out(distance, slope * sign, bend, drop)
@@ -180,7 +182,7 @@ def integrate_long_row(
     squares = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
         d, _ = _distances(
-            start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
+            start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
             wide_scale, BLOCK,
         )  # fmt: skip
         low = tl.minimum(d + y0, 0.0)
@@ -198,8 +200,8 @@ def integrate_long_row(
         along = tl.zeros([BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
             d, moves = _distances(
-                start, first, stride, classes, own, index, limit, nearest, best, exact, scale,
-                wide_scale, BLOCK,
+                start, first, stride, classes, own, shrink, index, limit, nearest, best, exact,
+                scale, wide_scale, BLOCK,
             )  # fmt: skip
             log2, mills = _deep(d, u, y0, delta, scaled, FAST)
             logs += log2

@@ -11,10 +11,10 @@ rows one after the other, so that the sums of a large batch are few.
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_exact import through_deviation
+from expacc.ops.kernels_exact import legal_noise, through_deviation
 from expacc.ops.kernels_folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
 from expacc.ops.kernels_long import LONG_NODES, leads_of, long_gradient, loss_of
-from expacc.ops.kernels_moments import deviation_of, finish, is_last
+from expacc.ops.kernels_moments import deviation_of, finish, is_last, shrink_of
 from expacc.ops.kernels_normal import TO_Y
 from expacc.ops.kernels_orthant import FAR
 from expacc.ops.kernels_softmax import read_rows
@@ -95,15 +95,17 @@ def many_rows_kernel(
         through = tl.zeros([1], tl.float64)
         if kept:
             start = logits + row * row_stride
-            own = tl.load(start + index * class_stride).to(tl.float32)
+            shrink = shrink_of(deviation)
+            own = tl.load(start + index * class_stride).to(tl.float32) * shrink
             small_log2, ahead, along = integrate_folded_row(
                 start,
                 class_stride,
                 classes,
                 own,
+                shrink,
                 index.to(tl.int32),
-                (margin * deviation).to(tl.float32),
-                1.0 / (deviation * noise),
+                (margin * deviation * shrink).to(tl.float32),
+                1.0 / (deviation * shrink * legal_noise(noise)),
                 log,
                 gradient,
                 table,
@@ -207,11 +209,13 @@ def many_backward_kernel(
         noise = sigma * 1.0
         if has_sigmas:
             noise = tl.load(sigmas + row * sigma_stride)
+        shrink = shrink_of(deviation)
+        deviation *= shrink
         scale = (1.0 / (deviation * noise)).to(tl.float32)
         start = logits + row * row_stride
-        own = tl.load(start + index * class_stride).to(tl.float32)
+        own = tl.load(start + index * class_stride).to(tl.float32) * shrink
         lead, rival, scores = leads_of(
-            start, first, class_stride, classes, own, index.to(tl.int32), FAR / scale, BLOCK
+            start, first, class_stride, classes, own, shrink, index.to(tl.int32), FAR / scale, BLOCK
         )
         rival = rival & (
             lead <= (margin * deviation).to(tl.float32)
@@ -219,12 +223,14 @@ def many_backward_kernel(
         mine = stats + row * stats_stride
         result = _gradient(lead, rival, mine, scale, FAST)
         pull = tl.load(mine + 2 * LONG_NODES + 1)
-        result = tl.where(columns == index, -pull, result) * chain.to(tl.float32)
+        result = tl.where(columns == index, -pull, result)
+        result = tl.where(pull == pull, result, pull)  # the whole row of a NaN
+        result *= (chain * shrink).to(tl.float32)
         if standardize:
             slope = tl.load(numbers + 2)
             if reduction != 0:
                 slope *= above
-            result -= through_deviation(scores, numbers, slope)
+            result -= through_deviation(scores / shrink, numbers, slope)
     tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
     place = out + row * classes + columns
     tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
@@ -252,14 +258,14 @@ def many_margins_kernel(
     scale = tl.load(table) * 0.0 + 1.0
     own = scale * 0.0
     small_log2, ahead, _along = integrate_folded_row(
-        start, 1, rivals, own, -1, float("inf"), scale.to(tl.float64), _PLAIN, 1, table, mine,
-        False, BLOCK, NARROW, FAST,
+        start, 1, rivals, own, scale, -1, float("inf"), scale.to(tl.float64), _PLAIN, 1, table,
+        mine, False, BLOCK, NARROW, FAST,
     )  # fmt: skip
     tl.store(smalls + row, tl.max(small_log2, 0) * 0.6931471805599453)
     tl.store(aheads + row, tl.max(ahead.to(tl.int8), 0))
     tl.debug_barrier()  # what the row left is for all threads to read
     for first in range(0, rivals, BLOCK):
-        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, -1, FAR / scale, BLOCK)
+        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, FAR / scale, BLOCK)
         gradient = _gradient(lead, rival, mine, scale, FAST)
         columns = first + tl.arange(0, BLOCK)
         tl.store(gradients + row * rivals + columns, gradient, mask=columns < rivals)

@@ -18,6 +18,7 @@ __all__ = [
     "is_last",
     "moments_kernel",
     "rounded",
+    "shrink_of",
 ]
 
 MOST_PARTS = tl.constexpr(256)  # programs of the moments
@@ -64,7 +65,8 @@ def moments_kernel(
                 other=float("-inf"),
             ).to(tl.float32)
             present = scores != float("-inf")
-            apart = tl.where(present, scores - pivot, 0.0).to(tl.float64)
+            # In float64: the difference of two large logits may overflow.
+            apart = tl.where(present, scores.to(tl.float64) - pivot.to(tl.float64), 0.0)
             number += present.to(tl.float32)
             total += apart
             squares += apart * apart
@@ -98,6 +100,12 @@ def deviation_of(logits, numbers, parts, noted):
         tl.store(numbers + 4, apart + pivot.to(tl.float64))
         tl.store(numbers + 5, deviation)
     return deviation
+
+
+@triton.jit
+def shrink_of(deviation):
+    """A power of two that brings scores so far apart, and their differences, within float32."""
+    return tl.where(deviation > 1e18, 5.421010862427522e-20, 1.0).to(tl.float32)  # 2^-64
 
 
 @triton.jit
@@ -142,7 +150,7 @@ def finish(numbers, partial, parts, out, mean, through_too, BLOCK: tl.constexpr)
     slope = tl.sum(through, 0)
     if mean:
         total = tl.sum(weight, 0)
-        share = 1.0 / tl.where(total > 0, total, 1.0)  # a batch without weight gives 0
+        share = 1.0 / tl.where(total == 0, 1.0, total)  # a batch without weight gives 0
         tl.store(numbers + 1, share)
         result *= share
         slope *= share

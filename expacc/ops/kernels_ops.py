@@ -114,7 +114,12 @@ def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from expacc.ops.kernels_batch import orthant_forward
 
     lead = margins.shape[:-1]
-    small, ahead, gradient = orthant_forward(margins.reshape(-1, rivals))
+    flat = margins.reshape(-1, rivals)
+    small, ahead, gradient = orthant_forward(flat)
+    # A rival infinitely far ahead, P = 0, and NaN, which the hardware's minimum forgets.
+    lowest = flat.amin(-1)
+    small.add_(torch.where(lowest > -torch.inf, 0, lowest))
+    gradient.mul_(torch.where(lowest > -torch.inf, 1, lowest.exp()).unsqueeze(-1))
     other = torch.log1p(-small.exp())
     log_p, log_q = torch.where(ahead, other, small), torch.where(ahead, small, other)
     return (

@@ -286,6 +286,7 @@ def integrate_rows(
     nearest = _row_min(tl.where(rival, lead, float("inf")))
     nearest = tl.minimum(nearest, 1.0 / scale * FAR)
     d = tl.where(rival, (lead - nearest[:, None, None]) * scale[:, None, None], ABSENT)
+    d = tl.minimum(d, ABSENT)  # a difference may overflow
     lowest = nearest * scale
     margins = d + lowest[:, None, None]
     gone = lowest >= 9.99999e6
@@ -352,5 +353,5 @@ def integrate_rows(
     small_log2, factor = small_of(
         total, shift, base, mode, margin, reach, skew, ahead, scaled, NODES
     )
-    gradient *= tl.where(gone, 0.0, factor)[:, None, None]
+    gradient = tl.where(gone[:, None, None], 0.0, gradient * factor[:, None, None])
     return tl.where(gone, float("-inf"), small_log2), ahead | gone, gradient, margins

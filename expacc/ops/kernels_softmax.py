@@ -29,6 +29,7 @@ def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index
     factor = kept.to(tl.float64)
     if has_weight:
         factor = tl.load(weight + index, mask=kept, other=0.0).to(tl.float64)
+        factor = tl.where((factor >= 0) & (factor < float("inf")), factor, float("nan"))
     return kept, index, factor, tl.where(kept & (good == 0), float("nan"), factor)
 
 
@@ -138,6 +139,9 @@ def forward_kernel(
     wide = total.to(tl.float64)
     lead = own.to(tl.float64) - top.to(tl.float64) - tl.log(wide)
     lead = tl.where(total == 0, float("inf"), lead)  # no rival, or none that is not masked
+    # NaN, +inf, or nothing but -inf: there is no softmax.
+    sick = (own != own) | (own == float("inf")) | ((total == 0) & (own == float("-inf")))
+    lead = tl.where(sick, float("nan"), lead)
     # e^-|lead| gives p and 1 - p without cancellation, whichever is small.
     small = tl.exp(-tl.abs(lead))
     ahead = lead >= 0
@@ -159,7 +163,8 @@ def forward_kernel(
     wide_count = count.to(tl.int64)
     pull = slope * error
     tl.store(base, top.to(tl.float64), mask=inside)
-    tl.store(base + wide_count, tl.where(total == 0, 0.0, -pull / wide), mask=inside)
+    share = tl.where((total == 0) & (sick == 0), 0.0, -pull / wide)
+    tl.store(base + wide_count, share, mask=inside)
     tl.store(base + 2 * wide_count, pull, mask=inside)
     if reduction == 0:
         tl.store(values + rows, rounded(value, values), mask=inside)

@@ -16,7 +16,6 @@ __all__ = ["DEEP", "deep_tail", "log_normal_cdf", "log_normal_cdf_and_mills"]
 
 _SQRT2 = math.sqrt(2.0)
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-_ABSENT = 1e18  # beyond it Φ = 1, φ = 0 exactly, and its square is still finite in float32
 
 # erfc(y)/2 = Φ(-√2 y) is good to the last bit down to y ≈ 26. Beyond y0 = 32/√2 we continue from y0
 # by series in s = y0/y ∈ (0, 1] (Chebyshev-fitted, 2e-13), written so that every correction is
@@ -61,7 +60,7 @@ def deep_tail(y: Tensor) -> tuple[Tensor, Tensor]:
 
 def log_normal_cdf_and_mills(x: Tensor) -> tuple[Tensor, Tensor]:
     """log Φ(x) and φ(x)/Φ(x) in float64, both to a few ulp (relative) over the whole real line."""
-    y = x.to(torch.float64).clamp(-_ABSENT, _ABSENT) * (-1 / _SQRT2)
+    y = x.to(torch.float64) * (-1 / _SQRT2)
     yc = y.clamp(max=DEEP)
     e = torch.erfc(yc).mul_(0.5)
     mills = (-_LOG_SQRT_2PI - yc * yc).exp_().div_(e)
@@ -69,11 +68,16 @@ def log_normal_cdf_and_mills(x: Tensor) -> tuple[Tensor, Tensor]:
     log_phi = torch.where(y < 0, torch.log1p(torch.erfc(-y).mul_(-0.5)), e.log_())
     # On a device the question would cost a synchronisation, in a graph it cannot be asked: yes.
     askable = y.is_cpu and is_plain_eager()
-    if not askable or (y.numel() > 0 and bool(y.max() > DEEP)):
+    if not askable or (y.numel() > 0 and not bool(y.max() <= DEEP)):  # NaN is no answer
         d_log, d_mills = deep_tail(y)
         log_phi.add_(d_log)
         mills.add_(d_mills)
     return log_phi, mills
+
+
+def _curvature(x: Tensor, mills: Tensor) -> Tensor:
+    # x + r cancels far left, where it is about 1/|x|; there r (x + r) is 1 - O(1/x²).
+    return torch.where(x < -1e4, 1.0, mills * (x + mills))
 
 
 class _LogNormalCdf(torch.autograd.Function):
@@ -93,13 +97,26 @@ class _LogNormalCdf(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Tensor:
         x, mills = ctx.saved_tensors
-        # x + r cancels far left, where it is about 1/|x|; there r (x + r) is 1 - O(1/x²).
-        curvature = torch.where(x < -1e4, 1.0, mills * (x + mills))
-        result: Tensor = grad_outputs[0] * mills - grad_outputs[1] * curvature
+        result: Tensor = grad_outputs[0] * mills - grad_outputs[1] * _curvature(x, mills)
         return result
+
+
+class _LogNormalCdfBothModes(_LogNormalCdf):
+    """The same with forward-mode AD, which torch.compile refuses to see defined."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        _LogNormalCdf.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0], output[1])
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, Tensor]:
+        x, mills = ctx.saved_tensors
+        return tangents[0] * mills, -tangents[0] * _curvature(x, mills)
 
 
 def log_normal_cdf(x: Tensor) -> Tensor:
     """log Φ(x), differentiable to any order."""
-    result: Tensor = _LogNormalCdf.apply(x)[0]  # type: ignore[no-untyped-call]
+    node = _LogNormalCdf if torch.compiler.is_compiling() else _LogNormalCdfBothModes
+    result: Tensor = node.apply(x)[0]  # type: ignore[no-untyped-call]
     return result

@@ -54,7 +54,9 @@ _SKEW = 1.25  # λ = SKEW/2 · log((hi-mode)/(mode-lo)); 1 is natural, 1.15 to 1
 _BLOCK_CPU = 1 << 16  # elements of one work buffer (512 KiB in float64; three are live)
 _BLOCK_DEVICE = 1 << 25
 
-_FAR_BEHIND = -1e7  # margins below this are taken as this
+_FAR_BEHIND = (
+    -1e7
+)  # beyond, log P is homogeneous in the margins to a dozen digits: P(sm) = P(m)^(s²)
 _FAR_AHEAD = 1e7  # a row whose every margin is beyond this has P = 1 exactly
 _ABSENT = 1e18  # +inf becomes this: Φ = 1, φ = 0 exactly, and its square is finite in float32
 _TAME = (-24.0, 8.0)  # y within: y² stays below 700, erfc above 1e-29
@@ -292,7 +294,7 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     if rivals == 1:  # P = Φ(m/√2)
         margin = flat[:, 0].to(torch.float64)
         small_log, mills = log_normal_cdf_and_mills(margin.abs() * (-1 / _SQRT2))
-        gone = margin >= _FAR_AHEAD
+        gone = (margin >= _FAR_AHEAD) | (margin == -math.inf)
         small_log = torch.where(gone, -math.inf, small_log)
         gradient = torch.where(gone, 0.0, mills * (1 / _SQRT2))
         return small_log, margin >= 0, gradient.unsqueeze(1).to(flat.dtype)
@@ -303,9 +305,13 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     for start in range(0, rows, step):
         part = slice(start, start + step)
         scaled = flat[part].to(torch.float64).t().contiguous()
-        scaled = scaled.clamp(_FAR_BEHIND, _ABSENT).mul_(1 / _SQRT2)
-        small_log[part], ahead[part], columns = _chunk(scaled, rule)
-        gradient[part] = columns.t()
+        stretch = (scaled.amin(0) / _FAR_BEHIND).clamp_(min=1)
+        lost = stretch == math.inf  # a rival infinitely far ahead: P = 0
+        stretch.masked_fill_(lost, 1)
+        scaled = (scaled / stretch).clamp_(_FAR_BEHIND, _ABSENT).mul_(1 / _SQRT2)
+        log, ahead[part], columns = _chunk(scaled, rule)
+        small_log[part] = log.mul_(stretch).mul_(stretch).masked_fill_(lost, -math.inf)
+        gradient[part] = columns.mul_(stretch).masked_fill_(lost, 0.0).t()
     return small_log, ahead, gradient
 
 

@@ -19,7 +19,8 @@ def _chain(saved: tuple[Tensor, ...], d_log_p: Tensor | None, d_log_q: Tensor | 
     # the two exponentials is exactly 1, and nothing under- or overflows.
     factor = torch.zeros_like(small_log)
     if d_log_p is not None:
-        factor = d_log_p * (small_log - log_p).exp()
+        lost = log_p == -torch.inf  # a rival infinitely far ahead: the gradient is 0
+        factor = d_log_p * torch.where(lost, 0, small_log - log_p).exp()
     if d_log_q is not None:
         certain = log_q == -torch.inf  # all rivals absent: the gradient is 0
         factor = factor - d_log_q * torch.where(certain, 0, small_log - log_q).exp()
@@ -61,6 +62,10 @@ class _RefuseTwice(torch.autograd.Function):
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
         raise RuntimeError(_TWICE)
 
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise RuntimeError(_TWICE)
+
 
 def _gradient(margins: Tensor, saved: tuple[Tensor, ...], d_log_p: Any, d_log_q: Any) -> Tensor:
     if torch.compiler.is_compiling():  # which supports no double backward, and says so
@@ -91,8 +96,29 @@ class _TracedOrthant(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, margins: Tensor, nodes: int) -> Any:
-        moved = margins.movedim(in_dims[0], 0)
-        return _TracedOrthant.apply(moved, nodes), (0, 0, 0, 0)  # type: ignore[no-untyped-call]
+        return _traced_orthant(margins.movedim(in_dims[0], 0), nodes), (0, 0, 0, 0)
+
+
+class _TracedOrthantBothModes(_TracedOrthant):
+    """The same with forward-mode AD, which torch.compile refuses to see defined."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _TracedOrthant.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Any:
+        saved = ctx.saved_tensors
+        one = torch.ones_like(saved[0])
+        along = ((tangent * _chain(saved, *ends)).sum(-1) for ends in ((one, None), (None, one)))
+        return *along, None, None
+
+
+def _traced_orthant(margins: Tensor, nodes: int) -> tuple[Tensor, ...]:
+    node = _TracedOrthant if torch.compiler.is_compiling() else _TracedOrthantBothModes
+    result: tuple[Tensor, ...] = node.apply(margins, nodes)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _EagerOrthant(torch.autograd.Function):
@@ -157,7 +183,7 @@ def orthant_logs(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """
     if is_plain_eager():
         return _eager_logs(margins, nodes)
-    log_p, log_q, *_ = _TracedOrthant.apply(margins, nodes)  # type: ignore[no-untyped-call]
+    log_p, log_q, *_ = _traced_orthant(margins, nodes)
     return log_p, log_q
 
 

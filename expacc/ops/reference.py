@@ -15,6 +15,7 @@ same in one autograd node, for plain eager use, is next door in ``eager.py``.
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from expacc.ops.formula import Formula, apply_formula
 
@@ -43,10 +44,13 @@ def compose_target_log_prob(logits: Tensor, index: Tensor) -> Tensor:
     alone = total == 0  # no rival, or none that is not masked
     rows = row_dtype(logits.device)
     log_total = torch.where(alone, 1, total).to(rows).log()
-    gap = logits.gather(CLASS_AXIS, index).to(rows) - top
-    lead = torch.where(alone, torch.inf, gap - log_total)
-    # logaddexp, not logsigmoid: the same number, and it has a batching rule for vmap.
-    return -torch.logaddexp(torch.zeros_like(lead), -lead)
+    own = logits.gather(CLASS_AXIS, index).to(rows)
+    own = own + torch.where(own == torch.inf, torch.nan, 0)  # a softmax of +inf is none
+    # Alone is p = 1; but NaN times 0, and a masked target's -inf times 0, is NaN.
+    lead = torch.where(alone, own * 0 + torch.inf, own - top - log_total)
+    # softplus, not logsigmoid: the same number, and it has a batching rule for vmap; not logaddexp,
+    # whose slope is NaN at -inf.
+    return -softplus(-lead, threshold=700.0 if rows == torch.float64 else 80.0)
 
 
 def compose_log_prob_loss(

@@ -165,6 +165,7 @@ def log_derivative_orthant_prob(
     )
     own, others = noise[:, 0], noise[:, 1:]
     wins = (others < rows + own.unsqueeze(1)).all(1).to(rows.dtype)
+    wins.masked_fill_(rows.isnan().any(0), math.nan)  # a comparison makes a loser of NaN
     gradient = None
     if _wants_gradient(margins):
         level = noise.mean(1)

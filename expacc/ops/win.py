@@ -58,8 +58,8 @@ def _hazards(means: Tensor, name: str) -> tuple[Tensor, Tensor]:
     total = log_cdf.sum(-2, keepdim=True)
     log_hazard = noise.log_density(x) - log_cdf
     weighted = (log_hazard + (total + log_weights.unsqueeze(-2)).clamp(min=-700)).exp()
-    # An absent class: 0, not 0 · inf.
-    return torch.where(x < 1e17, weighted, 0), torch.where(x < 1e17, log_hazard, -torch.inf).exp()
+    absent = x >= 1e17  # 0, not 0 · inf; and a NaN stays
+    return torch.where(absent, 0, weighted), torch.where(absent, -torch.inf, log_hazard).exp()
 
 
 def _chunks(means: Tensor, name: str) -> int:
@@ -78,7 +78,7 @@ def win(means: Tensor, noise: str) -> Tensor:
     parts = []
     for part in torch.split(flat, _chunks(flat, noise)):
         parts.append(_hazards(part, noise)[0].sum(-1))
-    result = torch.cat(parts) if parts else flat
+    result = torch.cat(parts).clamp_(0, 1) if parts else flat
     return result.reshape(means.shape).to(means.dtype)
 
 
@@ -107,6 +107,12 @@ def _(means: Tensor, upstream: Tensor, noise: str) -> Tensor:
     return means.new_empty(means.shape)
 
 
+_TWICE = (
+    "win_probabilities must not be differentiated twice; got a double backward. "
+    "Use noise='gumbel', whose win probabilities are a softmax, if you need one."
+)
+
+
 class _WinGradient(torch.autograd.Function):
     """The gradient, which refuses to be differentiated again."""
 
@@ -120,10 +126,11 @@ class _WinGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        raise RuntimeError(
-            "win_probabilities must not be differentiated twice; got a double backward. "
-            "Use noise='gumbel', whose win probabilities are a softmax, if you need one."
-        )
+        raise RuntimeError(_TWICE)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise RuntimeError(_TWICE)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, means: Tensor, upstream: Tensor, noise: str) -> Any:
@@ -153,10 +160,25 @@ class _Win(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, means: Tensor, noise: str) -> Any:
-        return _Win.apply(means.movedim(in_dims[0], 0), noise), 0  # type: ignore[no-untyped-call]
+        return win_chances(means.movedim(in_dims[0], 0), noise), 0
+
+
+class _WinBothModes(_Win):
+    """The same with forward-mode AD, which torch.compile refuses to see defined."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _Win.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: Any) -> Any:
+        # P is the gradient of the expected maximum: its derivatives are symmetric.
+        return _WinGradient.apply(*ctx.saved_tensors, tangent, ctx.noise)  # type: ignore[no-untyped-call]
 
 
 def win_chances(means: Tensor, noise: str) -> Tensor:
     """P(argmax = j), (…, C), of unit noise around ``means`` (…, C), differentiable once."""
-    result: Tensor = _Win.apply(means, noise)  # type: ignore[no-untyped-call]
+    node = _Win if torch.compiler.is_compiling() else _WinBothModes
+    result: Tensor = node.apply(means, noise)  # type: ignore[no-untyped-call]
     return result

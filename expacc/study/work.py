@@ -266,6 +266,10 @@ class Bench:
                     continue
                 trial, trial_row, calibration = found
                 logits = _score(test, f"{loss}|{seed}", result.model)
+                if not np.isfinite(logits).all():  # whose argmax would be a class
+                    reason = "logits of test rows are not finite"
+                    rows.append(_row(self.item, "final", loss, seed, failure=reason))
+                    continue
                 right = result.model.logits(self.rows.features[own]).argmax(1)
                 metrics, predictions = _judge(logits, calibration, test.rows, given)
                 fit = float((right == self.rows.labels[own]).double().mean())

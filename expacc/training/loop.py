@@ -88,6 +88,7 @@ def train_runs(
     results: dict[int, RunResult] = {}
     with (
         torch.no_grad(),
+        torch.autocast(device.type, enabled=False),  # the same bits wherever we are called
         progress_bar(total=len(runs) * plan.epochs, title="training", enabled=progress) as bar,
     ):
         for chunk in _chunks(runs, objectives, plan, ready, budget):

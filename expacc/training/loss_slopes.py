@@ -100,7 +100,18 @@ def hinge(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
     within = (logits + numbers["margin"] > true).to(logits.dtype)
     within.scatter_(1, batch.labels, 0)
     within.scatter_(1, batch.labels, within.sum(1, keepdim=True).neg_())
-    return within.mul_(1 / max(1, logits.shape[1] - 1)).mul_(batch.share)
+    return within.mul_(1 / max(1, logits.shape[1] - 1)).mul_(batch.share).add_(_unsound(logits))
+
+
+def _unsound(logits: Tensor) -> Tensor:
+    """0 for every row, (R, 1, B); NaN where NaN or +inf is in it: comparisons do not see them."""
+    top = logits.amax(1, keepdim=True)
+    return top - top
+
+
+def _divisor(variance: Tensor) -> Tensor:
+    """Constant logits are divided by 1; a variance that overflowed is no number."""
+    return torch.where(variance == 0, 1, variance + (variance - variance))
 
 
 def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -117,8 +128,7 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
     mean = (logits * part).sum((1, 2), keepdim=True)
     centred = logits - mean
     variance = (centred.square() * part).sum((1, 2), keepdim=True) * correction
-    # Constant logits stay as they are.
-    inverse = torch.where(variance > 0, variance, 1).rsqrt_()
+    inverse = _divisor(variance).rsqrt_()
     scores = centred.mul_(inverse)
 
     def back(slope: Tensor) -> Tensor:
@@ -144,7 +154,7 @@ def exact(standardized: bool, limited: bool) -> Slope:
         limit = numbers["margin"] / sigma if limited else None
         if not standardized:
             total, _, _ = _win(logits, batch.labels, 1 / sigma, limit)
-            return total.mul_(batch.share / sigma)
+            return total.mul_(batch.share / sigma).add_(_unsound(logits))
         if isinstance(batch.share, Tensor):
             scores, back = standardize(logits, batch)
             total, _, _ = _win(scores, batch.labels, 1 / sigma, limit)
@@ -155,7 +165,7 @@ def exact(standardized: bool, limited: bool) -> Slope:
         flat = logits.reshape(len(logits), -1)
         centred = flat.sub(flat.sum(1, keepdim=True).div_(count)).view_as(logits)
         variance = centred.square().sum((1, 2), keepdim=True).div_(count - 1)
-        variance = torch.where(variance > 0, variance, 1)  # constant logits stay as they are
+        variance = _divisor(variance)
         scale = variance.rsqrt().div_(sigma)
         total, win, units = _win(logits, batch.labels, scale, limit)
         through = units.mul_(win).sum((1, 2), keepdim=True).div_(variance)
