@@ -261,7 +261,9 @@ def integrate_folded_row(
     # there is no winner.
     sick = (near != near) | (own == float("inf")) | (best == float("inf")) | (scale != scale)
     sick = sick | (masked & (count == 0))
-    rounds = tl.where(lost | sick, 100, 0)
+    # Beyond all rivals' reach: P is 1, and what follows would multiply infinities by 0.
+    gone = tl.max(lowest, 0) >= 9.99999e6
+    rounds = tl.where(lost | sick | gone, 100, 0)
     while rounds < 4:
         # ω stands three widths left of the mode: where the integrand still counts.
         edge = mode - 3.0 / tl.sqrt(curve)
@@ -327,12 +329,9 @@ def integrate_folded_row(
         small_log2, factor = small_of(
             total, shift * one, one * 0.0, mode, margin, reach, skew, ahead, scaled, LONG_NODES
         )
-        gone = lowest >= 9.99999e6
-        small_log2 = tl.where(gone, float("-inf"), small_log2)
-        ahead = ahead | gone
         if gradient:
             _loss, outer = loss_of(small_log2, ahead, log)
-            weight = weight * tl.where(gone, 0.0, factor * outer.to(tl.float32))
+            weight = weight * factor * outer.to(tl.float32)
             on_grid = tl.sum(weight[:, None] * mills, 0)
             through = -tl.sum(weights * on_grid * (tl.max(lowest, 0) + d * TO_X), 0)
             pull = tl.sum(weights * on_grid, 0)
@@ -346,9 +345,10 @@ def integrate_folded_row(
             tl.store(stats + FOLDED_SPAN, tl.max(span, 0))
             tl.store(stats + FOLDED_TILT, tl.max(tilt, 0))
             tl.store(stats + FOLDED_BEND, tl.max(bend, 0))
-    elif lost | sick:
+    elif lost | sick | gone:
         poison = tl.where(sick, float("nan"), 0.0)
         small_log2 += poison.to(tl.float64)
+        small_log2 += tl.where(gone, float("-inf"), 0.0)
         if log == 1:
             small_log2 += tl.where(masked, float("-inf"), 0.0)
         if gradient:

@@ -226,11 +226,8 @@ def integrate_long_row(
     small_log2, factor = small_of(
         total, shift, base, mode, margin, reach, skew, ahead, scaled, LONG_NODES
     )
-    gone = lowest >= 9.99999e6
-    small_log2 = tl.where(gone, float("-inf"), small_log2)
-    ahead = ahead | gone
     _, slope = loss_of(small_log2, ahead, log)
-    factor = tl.where(gone, 0.0, factor * slope.to(tl.float32))
+    factor *= slope.to(tl.float32)
     if gradient:
         tl.store(stats + 2 * LONG_NODES, nearest)
         tl.store(stats + 2 * LONG_NODES + 1, tl.max(pull * factor, 0) * scale)
