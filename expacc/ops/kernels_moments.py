@@ -57,6 +57,7 @@ def moments_kernel(
         inside = rows < count
         label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
         kept = inside & (label != ignore_index)
+        here = tl.zeros([ROWS, BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
             place = first + tl.arange(0, BLOCK)
             scores = tl.load(
@@ -67,9 +68,13 @@ def moments_kernel(
             present = scores != float("-inf")
             # In float64: the difference of two large logits may overflow.
             apart = tl.where(present, scores.to(tl.float64) - pivot.to(tl.float64), 0.0)
-            number += present.to(tl.float32)
+            here += present.to(tl.float32)
             total += apart
             squares += apart * apart
+        number += here
+        # A row of nothing but masked classes has no winner, and so the batch no deviation.
+        empty = kept & (tl.sum(here, 1) == 0)
+        total += tl.where(empty, float("nan"), 0.0).to(tl.float64)[:, None]
     programs = tl.num_programs(0)
     place = numbers + 8 + program
     tl.store(place, tl.sum(tl.sum(number.to(tl.float64), 1), 0))
