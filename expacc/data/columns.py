@@ -46,7 +46,8 @@ def _encode(cells: Sequence[Cell], missing: frozenset[str]) -> tuple[tuple[str, 
 def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, list[str]]:
     """Labels as text, exactly as written; nothing is taken for missing but ``label_missing``."""
     name = grid.names[place]
-    classes, codes = _encode(grid.columns[place], frozenset(options.label_missing))
+    cells = list(grid.columns[place])
+    classes, codes = _encode(cells, frozenset(options.label_missing))
     notes = []
     for word in (*NUMERIC_MISSING, "none", "-", "."):
         if word in classes:
@@ -80,7 +81,7 @@ def make_column(
     name = grid.names[place]
     kind = forced or grid.declared.get(name)
     words = options.numeric_missing_words
-    cells = grid.columns[place] = _untyped_gaps(grid.columns[place], options.missing_words)
+    cells = grid.columns[place] = _untyped_gaps(list(grid.columns[place]), options.missing_words)
     values = None
     if kind != "category":
         values = parse_numbers(cells, words, options.decimal)
