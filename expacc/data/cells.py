@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from expacc.data.grid import Cell
 
-__all__ = ["Cells", "Codes", "Plain", "Texts", "Values", "packed"]
+__all__ = ["Block", "Cells", "Codes", "Plain", "Texts", "Values", "packed"]
 
 
 class Block(Protocol):
@@ -33,17 +33,21 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Texts without line breaks, joined by them."""
+    """Texts without line breaks, joined by them; those equal to ``gap`` are missing."""
 
     joined: str
     rows: int
+    gap: str | None = None
 
     def __len__(self) -> int:
         return self.rows
 
     def cells(self) -> list[Cell]:
         """Part them again."""
-        return list(self.joined.split("\n"))
+        texts = self.joined.split("\n")
+        if self.gap is None or self.gap not in self.joined:
+            return list(texts)
+        return [None if text == self.gap else text for text in texts]
 
     def may_hold(self, text: str) -> bool:
         """A quick search, for most names are no values."""

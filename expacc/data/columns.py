@@ -101,8 +101,11 @@ def make_column(
 
 def _untyped_gaps(cells: list[Cell], words: frozenset[str]) -> list[Cell]:
     """Typed cells that are NaN, or read like a word for missing (99 for '99'), become None."""
-    if set(map(type, cells)) <= {str, type(None)}:
+    kinds = set(map(type, cells))
+    if kinds <= {str, type(None)}:
         return cells
+    if words <= {"", "?"}:  # no number is written like them
+        return [None if cell != cell else cell for cell in cells] if float in kinds else cells
     return [
         None
         if not isinstance(cell, str) and ((text := as_text(cell)) is None or text in words)

@@ -15,7 +15,7 @@ from expacc.data.blocks import Rules, plain_block
 from expacc.data.cells import Cells, packed
 from expacc.data.dialect import WHITESPACE, delimiter_words, sniff_delimiter, split_plain
 from expacc.data.grid import Grid, name_columns
-from expacc.data.limits import LONGEST_LINE, Budget, too_many_columns
+from expacc.data.limits import LONGEST_FIELD, Budget, too_many_columns
 from expacc.data.lines import Lines
 from expacc.data.options import ReadOptions
 from expacc.data.refusals import TableError
@@ -88,6 +88,7 @@ class _Reader:
 
     def read(self) -> Grid:
         while (block := self.lines.next_block()) is not None:
+            self.budget.check(self.lines.number, 1)  # blank lines take time too
             if not self.width:
                 self._begin()
             elif not self._take(block):
@@ -294,9 +295,9 @@ class _Reader:
             if end < 0:
                 parts.append(line[place:] + self.lines.end)
                 size += len(parts[-1])
-                following = self.lines.following() if size <= LONGEST_LINE else None
+                following = self.lines.following() if size <= LONGEST_FIELD else None
                 if following is None:
-                    so = "not closed for long" if size > LONGEST_LINE else "never closed"
+                    so = "not closed for long" if size > LONGEST_FIELD else "never closed"
                     raise TableError(
                         self.name,
                         f"a quote opens here and is {so}; close it, or give --quote none to read "

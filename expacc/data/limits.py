@@ -8,7 +8,7 @@ from expacc.data.options import ReadOptions
 from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
-__all__ = ["LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_many_columns"]
+__all__ = ["LONGEST_FIELD", "LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_many_columns"]
 
 TEXT = 50_000_000
 """Cells that text and Parquet may hold, however few bytes they are on the disk."""
@@ -17,7 +17,10 @@ WORKBOOK = 6_000_000
 """Cells that a workbook may hold: each of them is an element of XML, and slow."""
 
 LONGEST_LINE = 32 << 20
-"""Characters of one line, or of one field in quotes."""
+"""Characters of one line."""
+
+LONGEST_FIELD = 4 << 20
+"""Characters of a field in quotes that runs over several lines."""
 
 _CELLS_OF_A_ROW = 8
 
