@@ -18,7 +18,7 @@ from expacc.data.source import Source
 __all__ = ["read_arff"]
 
 _COMMAS = Rules.of(",", None)
-_ODD = re.compile(r"""[^\S\n ]|['"%{}]""")  # what a line of bare words does not hold
+_ODD = re.compile(r"""[^\S\r\n ]|['"%{}]""")  # what a line of bare words does not hold
 _MOST_LEVELS = 2_000_000  # of all attributes
 _NUMBERS = ("numeric", "real", "integer")
 # A word in quotes with backslash escapes, or a run without what parts words.
@@ -71,7 +71,6 @@ class _Reader:
 
     def _take(self, block: str) -> bool:
         """Read a block at once, if it holds bare words only, and each is as declared."""
-        block = block.replace("\r\n", "\n")
         if _ODD.search(block):
             return False
         taken = plain_block(block, _COMMAS, len(self.attributes))
@@ -202,6 +201,7 @@ class _Reader:
         if line.lstrip().startswith("{"):
             raise self.refuse("sparse rows are not read; save the table as CSV or dense ARFF.")
         words, _ = self._words(line, 0, "", self.options.max_columns)
+        self.budget.look_closely(len(words), self.lines.number)
         if len(words) != len(attributes):
             extra = words[len(attributes)][2] if len(words) > len(attributes) else len(line)
             raise self.refuse(

@@ -30,9 +30,9 @@ class Rules:
         blanks = " " if delimiter in ("\t", " ") else " \t"
         if quote is None or delimiter == WHITESPACE:
             return cls(delimiter, quote, blanks, re.compile(r"(?!)"))
-        # Each field is quoted without a quote inside, or bare without quotes or blanks at its ends.
+        # Each field is in quotes, a quote inside doubled, or bare without blanks at its ends.
         mark, part = re.escape(quote), re.escape(delimiter)
-        field = f"(?:{mark}[^{mark}]*+{mark}|(?![{blanks}])[^{mark}{part}]*+(?<![{blanks}]))"
+        field = f"(?:{mark}(?:[^{mark}]++|{mark}{mark})*+{mark}|(?![{blanks}])[^{mark}{part}]*+(?<![{blanks}]))"
         line = re.compile(f"{field}(?:{part}{field})*+", re.DOTALL)
         return cls(delimiter, quote, blanks, line)
 
@@ -72,9 +72,7 @@ def plain_block(block: str, rules: Rules, width: int) -> Taken | None:
     """The rows of a block of whole lines, or None if they have to be looked at one by one."""
     delimiter, quote = rules.delimiter, rules.quote
     if "\r" in block:
-        block = block.replace("\r\n", "\n")
-        if "\r" in block:
-            return None
+        block = block.replace("\r\n", "\n").replace("\r", "\n")
     spaces = " " in block
     if delimiter == WHITESPACE:
         if "\t" in block:

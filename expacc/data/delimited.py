@@ -272,6 +272,7 @@ class _Reader:
             if len(fields) > max(self.width, self.options.max_columns):
                 raise self._too_wide(line, len(fields), begun, starts)
             place += not gaps
+        self.budget.look_closely(len(fields), begun)
         if self.lines.number != begun:
             self.broken.add(begun)
         return fields, starts
@@ -317,15 +318,17 @@ class _Reader:
         self, line: str, found: int, number: int, starts: Sequence[int] = ()
     ) -> TableError:
         """The refusal of a line with so many fields that they are not even parted."""
+        words = f"more than {found - 1:,}" if starts else f"{found:,}"
         if self.width:
-            return self._ragged(line, found, starts, number)
-        more = "more than " if starts else ""
-        return too_many_columns(self.name, f"{more}{found - bool(starts):,}", self.options, number)
+            return self._ragged(line, found, starts, number, words)
+        return too_many_columns(self.name, words, self.options, number)
 
-    def _ragged(self, line: str, found: int, starts: Sequence[int], number: int) -> TableError:
+    def _ragged(
+        self, line: str, found: int, starts: Sequence[int], number: int, words: str = ""
+    ) -> TableError:
         what = "header" if self.options.header else "first line"
         message = (
-            f"{found} field(s) where the {what} (line {self.first_line}) has {self.width}, "
+            f"{words or found} field(s) where the {what} (line {self.first_line}) has {self.width}, "
             f"parted by {delimiter_words(self.delimiter)}."
         )
         if found > self.width:

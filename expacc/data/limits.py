@@ -13,7 +13,7 @@ __all__ = ["LONGEST_FIELD", "LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_m
 TEXT = 50_000_000
 """Cells that text and Parquet may hold, however few bytes they are on the disk."""
 
-WORKBOOK = 6_000_000
+WORKBOOK = 3_000_000
 """Cells that a workbook may hold: each of them is an element of XML, and slow."""
 
 LONGEST_LINE = 32 << 20
@@ -23,6 +23,7 @@ LONGEST_FIELD = 4 << 20
 """Characters of a field in quotes that runs over several lines."""
 
 _CELLS_OF_A_ROW = 8
+_SLOW = 2_000_000  # fields that have to be looked at letter by letter
 
 
 class Budget:
@@ -38,13 +39,24 @@ class Budget:
         self.name = source.name
         self.cells = options.max_cells or max(cells, source.size)
         self.rows = max(self.cells // _CELLS_OF_A_ROW, min(self.cells, source.size))
+        self.slow = options.max_cells or max(_SLOW, source.size)
 
     def check(self, rows: int, width: int, line: int | None = None) -> None:
         """Raise if a table of this size, so far, is too large."""
         if rows <= self.rows and rows * width <= self.cells:
             return
-        what = f"{self.rows:,} rows" if rows > self.rows else f"{self.cells:,} cells"
-        raise TableError(
+        raise self._refusal(
+            f"{self.rows:,} rows" if rows > self.rows else f"{self.cells:,} cells", line
+        )
+
+    def look_closely(self, fields: int, line: int | None = None) -> None:
+        """Count fields that take long."""
+        self.slow -= fields
+        if self.slow < 0:
+            raise self._refusal("a few million fields with quotes, blanks and escapes", line)
+
+    def _refusal(self, what: str, line: int | None) -> TableError:
+        return TableError(
             self.name,
             f"it holds more than {what}, the most that is read of a file of its size. Raise "
             "--max-cells if you trust it.",

@@ -78,6 +78,8 @@ class _Reader:
         elif name == "row" and self.cells:
             self.sheet.rows.append(self.cells)
             self.sheet.numbers.append(self.number)
+            if len(self.sheet.rows) > self.package.budget.rows:
+                self.package.budget.check(len(self.sheet.rows), 1, self.number)
 
     def _refuse(self, message: str) -> TableError:
         return TableError(self.package.name, message, line=self.number, column=self.place)

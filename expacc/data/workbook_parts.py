@@ -22,7 +22,9 @@ __all__ = ["Package"]
 _MOST_PARTS = 10_000
 _CHUNK = 1 << 18
 _LONGEST_TOKEN = 8 << 20  # a cell holds 32,767 characters
-_ELEMENTS_OF_A_CELL = 4
+_ELEMENTS_OF_A_CELL = 3
+_DEEPEST = 100  # elements in elements
+_MOST_STYLES = 100_000  # Excel has 65,490
 _LONGEST_FORMAT = 255  # characters of a number format, as Excel has it
 
 Attributes = dict[str, str]
@@ -80,26 +82,31 @@ class Package:
         end: Callable[[str], None] | None = None,
         text: Callable[[str], None] | None = None,
     ) -> None:
-        """Parse one part; names come without their namespace."""
-        parser = expat.ParserCreate(namespace_separator=" ")
+        """Parse one part; names come without the prefix of the first."""
+        parser = expat.ParserCreate()
         parser.buffer_text = True
         parser.buffer_size = 1 << 16
         parser.StartDoctypeDeclHandler = self._refuse_doctype
-        names: dict[str, str] = {}
-
-        def local(name: str) -> str:
-            if len(names) > 10_000:
-                names.clear()
-            names[name] = found = name.rpartition(" ")[2]
-            return found
+        depth = prefix = 0  # some write x:row, and say so in the first element
 
         def started(name: str, attributes: Attributes) -> None:
+            nonlocal depth, prefix
             self.elements += 1
-            start(names.get(name) or local(name), attributes)
+            depth += 1
+            if depth == 1:
+                prefix = name.find(":") + 1
+            if depth > _DEEPEST:
+                raise self.damaged("its elements are nested too deep")
+            start(name[prefix:] if prefix else name, attributes)
+
+        def ended(name: str) -> None:
+            nonlocal depth
+            depth -= 1
+            if end is not None:
+                end(name[prefix:] if prefix else name)
 
         parser.StartElementHandler = started
-        if end is not None:
-            parser.EndElementHandler = lambda name: end(names.get(name) or local(name))
+        parser.EndElementHandler = ended
         if text is not None:
             parser.CharacterDataHandler = text
         try:
@@ -177,7 +184,7 @@ class Package:
             if name == "workbookPr" and attributes.get("date1904", "0") in ("1", "true", "on"):
                 self.epoch = times.MAC_EPOCH
             if name == "sheet":
-                ids = [value for key, value in attributes.items() if key.endswith(" id")]
+                ids = [value for key, value in attributes.items() if key.endswith(":id")]
                 kind, path = self._links.get(ids[0] if ids else "", ("", ""))
                 if kind == "worksheet":
                     self._sheets.setdefault(attributes.get("name", ""), path)
@@ -200,6 +207,8 @@ class Package:
                 custom[int(attributes.get("numFmtId", 0))] = code
             elif name == "xf" and inside == "cellXfs":
                 used.append(int(attributes.get("numFmtId", 0)))
+                if len(used) > _MOST_STYLES:
+                    raise self.damaged(f"it has more than {_MOST_STYLES:,} styles")
 
         part = self._part("styles")
         if part:
