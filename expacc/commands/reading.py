@@ -55,7 +55,7 @@ TABLE_OPTIONS: Mapping[str, Any] = {
         int | None, _option("--max-bytes", "Largest file, unpacked (default: 2 GiB).", "N")
     ],
     "max_cells": Annotated[
-        int | None, _option("--max-cells", "Most cells (default: 50 million, or as bytes).", "N")
+        int | None, _option("--max-cells", "Most cells (default: 25 million, or as bytes).", "N")
     ],
     "max_columns": Annotated[
         int | None, _option("--max-columns", "Most columns (default: 10,000).", "N")

@@ -143,9 +143,7 @@ class _Reader:
         rest = line[match.end() :].strip()
         start = match.end()
         if rest.startswith("{"):
-            return _Attribute(
-                name, "category", self._levels(line, line.index("{", start))
-            )
+            return _Attribute(name, "category", self._levels(line, line.index("{", start)))
         kind = rest.split(None, 1)[0].lower() if rest else ""
         if kind in _NUMBERS:
             return _Attribute(name, "number")

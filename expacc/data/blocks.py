@@ -32,8 +32,9 @@ class Rules:
             return cls(delimiter, quote, blanks, re.compile(r"(?!)"))
         # Each field is in quotes, a quote inside doubled, or bare without blanks at its ends.
         mark, part = re.escape(quote), re.escape(delimiter)
-        field = f"(?:{mark}(?:[^{mark}]++|{mark}{mark})*+{mark}|(?![{blanks}])[^{mark}{part}]*+(?<![{blanks}]))"
-        line = re.compile(f"{field}(?:{part}{field})*+", re.DOTALL)
+        quoted = f"{mark}(?:[^{mark}]++|{mark}{mark})*+{mark}"
+        bare = f"(?![{blanks}])[^{mark}{part}]*+(?<![{blanks}])"
+        line = re.compile(f"(?:{quoted}|{bare})(?:{part}(?:{quoted}|{bare}))*+", re.DOTALL)
         return cls(delimiter, quote, blanks, line)
 
     def is_simple(self, line: str) -> bool:
@@ -63,9 +64,7 @@ class Taken:
     @property
     def first_blank(self) -> int:
         """The place of the first blank line."""
-        return next(
-            (at for at, place in enumerate(self.places) if place != at), len(self.places)
-        )
+        return next((at for at, place in enumerate(self.places) if place != at), len(self.places))
 
 
 def plain_block(block: str, rules: Rules, width: int) -> Taken | None:

@@ -18,6 +18,8 @@ __all__ = ["as_text", "make_column", "make_labels", "reason_to_drop", "warnings_
 _DOUBTFUL_LEVELS = 50
 _IDS_AT_LEAST = 50
 _EXACT_INTEGERS = 2.0**53
+_MOST_ALIKE = 10_000
+_LONGEST_LABEL = 1_000
 
 
 def as_text(cell: Cell) -> str | None:
@@ -48,9 +50,18 @@ def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, l
     name = grid.names[place]
     cells = list(grid.columns[place])
     classes, codes = _encode(cells, frozenset(options.label_missing))
+    longest = max(classes, key=len, default="")
+    if len(longest) > _LONGEST_LABEL:
+        raise TableError(
+            grid.source,
+            f"a label of {name!r} has {len(longest):,} characters, more than {_LONGEST_LABEL:,}; "
+            "is it the target? --target takes another column.",
+            line=grid.lines[next(row for row, cell in enumerate(cells) if cell == longest)],
+        )
     notes = []
+    known = set(classes)
     for word in (*NUMERIC_MISSING, "none", "-", "."):
-        if word in classes:
+        if word in known:
             notes.append(
                 f"Warning: {word!r} is kept as a class of {name!r}; if it means no label, give "
                 f"--label-missing {word}."
@@ -62,16 +73,18 @@ def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, l
 def _alike_classes(classes: Sequence[str]) -> list[str]:
     """A line where classes differ in writing only, such as '1' and '01', or 'Yes' and 'yes'."""
     groups: dict[object, list[str]] = {}
+    if len(classes) > _MOST_ALIKE:
+        return []  # of so many none was written by hand
     for name in classes:
         # A number by value, text without case, blanks and a last dot.
         key = float(name) if is_number(name) else name.strip().rstrip(".").casefold()
         groups.setdefault(key, []).append(name)
     return [
-        f"Warning: the classes {', '.join(map(repr, group))} differ in writing only and are kept "
-        "apart."
+        f"Warning: the classes {', '.join(map(repr, group[:10]))}{', …' * (len(group) > 10)} differ "
+        "in writing only and are kept apart."
         for group in groups.values()
         if len(group) > 1
-    ]
+    ][:10]
 
 
 def make_column(

@@ -328,8 +328,8 @@ class _Reader:
     ) -> TableError:
         what = "header" if self.options.header else "first line"
         message = (
-            f"{words or found} field(s) where the {what} (line {self.first_line}) has {self.width}, "
-            f"parted by {delimiter_words(self.delimiter)}."
+            f"{words or found} field(s) where the {what} (line {self.first_line}) has "
+            f"{self.width}, parted by {delimiter_words(self.delimiter)}."
         )
         if found > self.width:
             starts = starts or _plain_starts(line, self.delimiter, self.width + 1)

@@ -10,7 +10,7 @@ from expacc.data.source import Source
 
 __all__ = ["LONGEST_FIELD", "LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_many_columns"]
 
-TEXT = 50_000_000
+TEXT = 25_000_000
 """Cells that text and Parquet may hold, however few bytes they are on the disk."""
 
 WORKBOOK = 3_000_000
@@ -33,11 +33,14 @@ class Budget:
         source: its size on the disk allows a row, and a cell, for each byte.
         options: ``max_cells`` goes before all else.
         cells: that it may hold in any case.
+        per_byte: cells that each byte of it allows.
     """
 
-    def __init__(self, source: Source, options: ReadOptions, cells: int = TEXT) -> None:
+    def __init__(
+        self, source: Source, options: ReadOptions, cells: int = TEXT, per_byte: int = 1
+    ) -> None:
         self.name = source.name
-        self.cells = options.max_cells or max(cells, source.size)
+        self.cells = options.max_cells or max(cells, per_byte * source.size)
         self.rows = max(self.cells // _CELLS_OF_A_ROW, min(self.cells, source.size))
         self.slow = options.max_cells or max(_SLOW, source.size)
 

@@ -1,11 +1,13 @@
 """Read Parquet by pyarrow: types are the file's own, so nothing is guessed."""
 
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from expacc.data.source import Source, most_unpacked
 __all__ = ["read_parquet"]
 
 _MEMORY = 768 << 20  # bytes that reading may take beside the file itself
-_SECONDS = 12  # of computing, for as many cells as any file may hold
+_SECONDS, _BYTES_A_SECOND = 12, 4 << 20  # of computing, and more for large files
 _TEXT_BYTES = 256 << 20
 _KINDS: dict[str, Kind] = {"text": "category", "boolean": "category"}  # all else is a number
 
@@ -41,26 +43,26 @@ class _Reader:
         self.source = source
         self.name = source.name
         self.options = options
-        self.budget = Budget(source, options)
+        self.budget = Budget(source, options, per_byte=2)  # real columns are packed well
         self.most_text = max(_TEXT_BYTES, 2 * len(source.data), options.max_bytes or 0)
         self.text_bytes = 0
         self.memory = max(_MEMORY + 2 * len(source.data), options.max_bytes or 0)
-        self.seconds = max(_SECONDS, _SECONDS * self.budget.cells // TEXT)
+        self.seconds = _SECONDS + len(source.data) // _BYTES_A_SECOND
+        self.seconds = max(self.seconds, _SECONDS * (options.max_cells or 0) // TEXT)
 
     def read(self) -> Grid:
-        found = self._frames()
-        facts, _ = self._next(found)
-        names, notes = self._check(facts)
-        columns = [Cells() for _ in names]
-        levels: list[list[str]] = [[] for _ in names]
-        rows = 0
-        while True:
-            facts_of_batch, data = self._next(found)
-            if "end" in facts_of_batch:
-                break
-            rows += facts_of_batch["rows"]
-            self.budget.check(rows, len(names))
-            self._add(columns, levels, facts["kinds"], facts_of_batch, memoryview(data))
+        with closing(self._frames()) as found:
+            facts, _ = self._next(found)
+            names, notes = self._check(facts)
+            columns = [Cells() for _ in names]
+            levels: list[list[str]] = [[] for _ in names]
+            rows = 0
+            batch, data = self._next(found)
+            while "end" not in batch:
+                rows += batch["rows"]
+                self.budget.check(rows, len(names))
+                self._add(columns, levels, facts["kinds"], batch, memoryview(data))
+                batch, data = self._next(found)
         if rows == 0:
             raise TableError(self.name, "there are columns but no row of data.")
         declared = {
@@ -123,7 +125,9 @@ class _Reader:
                 self.text_bytes += part["size"]
                 if self.text_bytes > self.most_text:
                     raise self._refusal("memory")
-                known += [bytes(take(length)).decode() for length in lengths]
+                joined = str(take(part["size"]), "utf-8")
+                ends = [0, *itertools.accumulate(lengths)]
+                known += [joined[a:b] for a, b in itertools.pairwise(ends)]
                 codes = np.frombuffer(take(4 * rows), np.int32).copy()
                 column.append(Codes(codes, known))
             else:
@@ -154,17 +158,17 @@ class _Reader:
             )
         return TableError(self.name, f"the Parquet file is damaged ({reason}).")
 
-    def _frames(self) -> Iterator[Frame]:
+    def _frames(self) -> Generator[Frame, None, None]:
         """From a process of its own, or, where none can be started, from this one."""
         asked = {
-            "path": [os.path.abspath(entry) for entry in sys.path],
+            "path": [os.path.abspath(entry) for entry in sys.path if entry],
             "memory": self.memory,
             "seconds": self.seconds,
         }
         quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", str(Path(parquet_process.__file__))],
+                [sys.executable or "", "-I", str(Path(parquet_process.__file__))],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -175,30 +179,23 @@ class _Reader:
             return
         assert process.stdin is not None and process.stdout is not None  # noqa: PT018
         try:
-            try:
+            with suppress(OSError):  # if it is gone it will not say that it is ready
                 process.stdin.write(json.dumps(asked).encode() + b"\n")
                 process.stdin.flush()
-            except OSError:
-                pass  # it is gone, and will not say that it is ready
-            ready = read_frame(process.stdout)
-            if ready is None:
+            if read_frame(process.stdout) is None:
                 yield from frames(self.source.data)
                 return
-            try:
+            with suppress(OSError):
                 process.stdin.write(self.source.data)
                 process.stdin.close()
-            except OSError:
-                pass
             while (frame := read_frame(process.stdout)) is not None:
                 yield frame
             yield {"error": self._end_of(process.wait()), "reason": "its reader crashed"}, b""
         finally:
             process.kill()
             process.stdout.close()
-            try:
+            with suppress(OSError):
                 process.stdin.close()
-            except OSError:
-                pass
             process.wait()
 
     def _end_of(self, code: int) -> str:

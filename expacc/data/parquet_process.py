@@ -6,11 +6,12 @@ What goes in and out is JSON with bytes behind it.
 """
 
 import decimal
+import itertools
 import json
 import struct
 import sys
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 __all__ = ["Frame", "frames", "read_frame"]
 
@@ -20,7 +21,7 @@ _MOST_HEAD = 64 << 20
 _BATCH_ROWS, _BATCH_CELLS = 1 << 16, 1 << 21
 
 
-def write_frame(out: BinaryIO, frame: Frame) -> None:
+def write_frame(out: IO[bytes], frame: Frame) -> None:
     """Lengths, JSON, bytes."""
     head = json.dumps(frame[0]).encode()
     out.write(_HEAD.pack(len(head), len(frame[1])) + head)
@@ -28,7 +29,7 @@ def write_frame(out: BinaryIO, frame: Frame) -> None:
     out.flush()
 
 
-def read_frame(stream: BinaryIO) -> Frame | None:
+def read_frame(stream: IO[bytes]) -> Frame | None:
     """What ``write_frame`` wrote, or None if it ends before."""
     lengths = stream.read(_HEAD.size)
     if len(lengths) < _HEAD.size:
@@ -137,18 +138,19 @@ class _Column:
             if self.arrow.types.is_temporal(values.type):
                 values = values.cast(self.arrow.string())
             values = values.dictionary_encode()
-        fresh: list[bytes] = []
+        fresh: list[str] = []
         if self.seen is None or not values.dictionary.equals(self.seen):
             texts = values.dictionary.to_pylist()
-            for text in texts:
-                if text not in self.known:
-                    self.known[text] = len(self.known) - 1  # None is known from the start
-                    fresh.append(text.encode())
+            known = self.known
+            fresh = list(dict.fromkeys(text for text in texts if text not in known))
+            known.update(
+                zip(fresh, itertools.count(len(known) - 1))
+            )  # None is known from the start
             places = [*map(self.known.__getitem__, texts), -1]
             self.seen, self.places = values.dictionary, np.array(places, np.int32)
         codes = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        lengths = np.array([len(text) for text in fresh], np.uint32).tobytes()
-        joined = b"".join(fresh)
+        joined = "".join(fresh).encode()
+        lengths = np.fromiter(map(len, fresh), np.uint32, len(fresh)).tobytes()
         part = {"texts": len(fresh), "size": len(joined)}
         return part, [lengths, joined, self.places[codes].tobytes()]
 

@@ -73,7 +73,7 @@ def read_table(
         drop: columns to be left out.
         max_bytes: the most that is read, after decompression; None means 2 GiB, and of a packed
             file at most 512 MiB or 20 times its size.
-        max_cells: the most cells; None means 50 million (3 million in a workbook), or as many as
+        max_cells: the most cells; None means 25 million (3 million in a workbook), or as many as
             the file has bytes.
         max_columns: the most columns that are read.
         max_levels: the most levels a category may have before it is left out.

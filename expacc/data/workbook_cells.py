@@ -138,9 +138,7 @@ class _Reader:
                 "it as missing."
             )
         if self.place > self.options.max_columns:
-            raise too_many_columns(
-                self.package.name, f"{self.place:,}", self.options, self.number
-            )
+            raise too_many_columns(self.package.name, f"{self.place:,}", self.options, self.number)
         gap = self.place - 1 - len(self.cells)
         self.total += gap + 1
         if self.total > self.package.budget.cells:

@@ -20,7 +20,7 @@ from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.refusals import check_choice
 from expacc.study.compare import Settings, check_device
-from expacc.study.cost import trials_for
+from expacc.study.cost import check_size, trials_for
 from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
@@ -173,6 +173,7 @@ def train_by_choice(
     """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
     check_choice("model", model, tuple(MODELS))
     check_device(device)
+    check_size(table)
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
     labels = np.array(table.target.classes)[table.target.codes]
@@ -194,6 +195,7 @@ def train_loss(
     So what the study measured is the accuracy of this very procedure.
     """
     asked = Settings(losses=(loss,), model=model, trials=trials, seed=seed)  # checks them
+    check_size(table)
     count = asked.trials or trials_for(table, asked.model)
     preprocessor = Preprocessor.fit(table)
     codes = np.asarray(table.target.codes)

@@ -29,8 +29,10 @@ def value_of(value) -> bytes:
     if isinstance(value, list):
         kind = _TYPES[type(value[0])]
         head = bytes([len(value) << 4 | kind]) if len(value) < 15 else bytes([0xF0 | kind])
-        return head + (varint(len(value)) if len(value) >= 15 else b"") + b"".join(
-            map(value_of, value)
+        return (
+            head
+            + (varint(len(value)) if len(value) >= 15 else b"")
+            + b"".join(map(value_of, value))
         )
     return varint(2 * value if value >= 0 else -2 * value - 1)
 
