@@ -14,6 +14,7 @@ from typer import Argument, Option
 from expacc.commands.compare import Interrupted
 from expacc.commands.reading import reads_tables
 from expacc.commands.screen import Screen
+from expacc.plain import one_line
 
 __all__ = ["main"]
 
@@ -315,6 +316,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(sentence: str, code: int) -> int:
-    line = " ".join(sentence.split())
-    sys.stderr.write(f"expacc: {line}\n")
+    sys.stderr.write(f"expacc: {one_line(sentence)}\n")
     return code

@@ -20,6 +20,7 @@ PACKAGE = ROOT / "expacc"
 FLOW = [
     {
         "expacc.refusals",
+        "expacc.plain",
         "expacc.schedules",
         "expacc.ops.formula",
         "expacc.ops.mode",

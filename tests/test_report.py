@@ -19,13 +19,13 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
+from expacc.plain import plain
 from expacc.study.figures import chart_style, inline_svg
 from expacc.study.figures_predictions import confusion
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
 from expacc.study.methods import methods_text
 from expacc.study.palette import DARK, looks
-from expacc.study.plain_text import plain
 from expacc.study.report import report_html, write_report
 from expacc.study.report_files import write_whole
 from expacc.study.suspects import suspects

@@ -80,8 +80,8 @@ def _alike_classes(classes: Sequence[str]) -> list[str]:
         key = float(name) if is_number(name) else name.strip().rstrip(".").casefold()
         groups.setdefault(key, []).append(name)
     return [
-        f"Warning: the classes {', '.join(map(repr, group[:10]))}{', …' * (len(group) > 10)} differ "
-        "in writing only and are kept apart."
+        f"Warning: the classes {', '.join(map(repr, group[:10]))}{', …' * (len(group) > 10)} "
+        "differ in writing only and are kept apart."
         for group in groups.values()
         if len(group) > 1
     ][:10]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from expacc.data import ReadOptions, Table
 from expacc.data.reading import read_grid
+from expacc.plain import plain, safe_cell
 from expacc.study.deploy import Deployed
 from expacc.study.report_files import write_whole
 
@@ -44,7 +45,9 @@ def with_predictions(
     added: list[tuple[str, Sequence[Any]]] = [("prediction", labels)]
     for place, name in enumerate(deployed.classes):
         # Nine digits say all that a probability of a model can; zeros at the end say nothing.
-        added.append((f"probability {name}", [f"{p:.9g}" for p in chances[:, place].tolist()]))
+        added.append(
+            (f"probability {safe_cell(name)}", [f"{p:.9g}" for p in chances[:, place].tolist()])
+        )
     for name, values in added:
         while name in names:  # the file may hold predictions of another model
             name += "'"
@@ -54,14 +57,19 @@ def with_predictions(
 
 
 def write_table(names: Sequence[str], columns: Sequence[Sequence[Any]], out: Path | None) -> None:
-    """To a file, whole or not at all, or to standard output; always with a header."""
+    """To a file, whole or not at all, or to standard output; always with a header.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
     text = io.StringIO(newline="")
     sign = "," if out is None else _DELIMITERS[out.suffix.lower()]
     writer = csv.writer(text, delimiter=sign, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerow(map(safe_cell, names))
+    for row in zip(*columns, strict=True):
+        writer.writerow([safe_cell(cell) if isinstance(cell, str) else cell for cell in row])
     if out is None:
-        sys.stdout.write(text.getvalue())
+        content = text.getvalue()
+        sys.stdout.write(plain(content) if sys.stdout.isatty() else content)
     else:
         write_whole(out, text.getvalue())
 
