@@ -63,8 +63,15 @@ def frames(data: bytes) -> Iterator[Frame]:
             },
             b"",
         )
+        if not all(kinds):
+            return
         # Texts come by their places in a dictionary: one that is there often is there once.
-        texts = [field.name for field in schema if _is_text(arrow.types, field.type)]
+        texts = [
+            field.name
+            for place, field in enumerate(schema)
+            if _is_text(arrow.types, field.type)
+            and not any(_by_differences(meta.row_group(group).column(place)) for group in groups)
+        ]
         file = parquet.ParquetFile(arrow.BufferReader(data), read_dictionary=texts)
         rows = max(1, min(_BATCH_ROWS, _BATCH_CELLS // max(1, len(schema))))
         columns = [_Column(arrow, kind) for kind in kinds]
@@ -81,6 +88,11 @@ def frames(data: bytes) -> Iterator[Frame]:
     except Exception as error:  # pyarrow raises what its parts raise
         lines = str(error).splitlines() or [type(error).__name__]
         yield {"error": "damaged", "reason": lines[0][:200].rstrip(".")}, b""
+
+
+def _by_differences(chunk: Any) -> bool:
+    """Whether a chunk is written in a way that pyarrow makes no dictionary of."""
+    return any(name.startswith("DELTA") for name in chunk.encodings)
 
 
 def _is_text(types: Any, kind: Any) -> bool:
