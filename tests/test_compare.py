@@ -256,3 +256,13 @@ def test_failed_items_leave_rows_with_a_reason(study):
     rows = work.failed_rows(study.items[0], "the worker died")
     assert {row.loss for row in rows} == {"cross_entropy", "exact", "hinge"}
     assert all(row.failure == "the worker died" and not row.metrics for row in rows)
+
+
+def test_a_table_that_cannot_be_trained_on_is_refused_before_any_work(tmp_path):
+    path = tmp_path / "numbers.csv"
+    path.write_text("x,y\n" + "".join(f"{i % 7},{i}\n" for i in range(10_001)))
+    with pytest.raises(ValueError, match=r"at most 10,000 classes; 'y' has 10,001"):
+        plan_study([read_table(path)], SMALL)
+    path.write_text("a,b,y\n" + "".join(f"k{i},{i % 7},{i % 2}\n" for i in range(50_000)))
+    with pytest.raises(ValueError, match=r"got 50,000 × 50,001, .*--max-levels"):
+        plan_study([read_table(path, categorical=["a"])], SMALL)

@@ -15,6 +15,7 @@ from expacc.data import ReadOptions, TableError
 from expacc.data.reading import read_grid
 
 arrow = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 openpyxl = pytest.importorskip("openpyxl")
 
 
@@ -86,8 +87,6 @@ WRITINGS = list(
 
 @pytest.mark.parametrize(("pages", "encoding", "packing"), WRITINGS)
 def test_parquet_is_read_as_pyarrow_reads_it(pages, encoding, packing, tmp_path, monkeypatch):
-    import pyarrow.parquet
-
     path = tmp_path / "x.parquet"
     texts = {"text": encoding, "long": encoding} if isinstance(encoding, str) else None
     arrow.parquet.write_table(
@@ -111,8 +110,6 @@ def test_parquet_is_read_as_pyarrow_reads_it(pages, encoding, packing, tmp_path,
 
 
 def test_a_process_that_cannot_read_is_not_missed(tmp_path, monkeypatch):
-    import pyarrow.parquet
-
     path = tmp_path / "x.parquet"
     arrow.parquet.write_table(arrow.table({"a": [1, 2], "b": ["x", "y"]}), path)
     silent = tmp_path / "python"
@@ -124,8 +121,6 @@ def test_a_process_that_cannot_read_is_not_missed(tmp_path, monkeypatch):
 
 
 def test_nothing_of_the_folder_is_imported_to_read_parquet(tmp_path, monkeypatch):
-    import pyarrow.parquet
-
     path = tmp_path / "x.parquet"
     arrow.parquet.write_table(arrow.table({"a": [1, 2], "b": ["x", "y"]}), path)
     for name in ("pyarrow", "numpy", "json"):
@@ -242,7 +237,8 @@ def by_hand(sheet, strings="", prefix="", space=MAIN):
         archive.writestr("texts.xml", f"<{mark}sst {named}>{strings}</{mark}sst>")
         archive.writestr(
             "book/one.xml",
-            f"<{mark}worksheet {named}><{mark}sheetData>{sheet}</{mark}sheetData></{mark}worksheet>",
+            f"<{mark}worksheet {named}><{mark}sheetData>{sheet}</{mark}sheetData>"
+            f"</{mark}worksheet>",
         )
     return out.getvalue()
 

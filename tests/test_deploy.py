@@ -175,3 +175,12 @@ def test_a_table_that_is_not_of_the_study(saved):
     _, table, _ = saved
     with pytest.raises(ValueError, match="DATA must be a table of the study"):
         winner_of(StudyRecord({"losses": ["exact"]}, {}, ()), table)
+
+
+def test_rows_are_predicted_some_at_a_time(saved, monkeypatch):
+    _, table, deployed = saved
+    labels, chances = deployed.predict(table)
+    monkeypatch.setattr("expacc.study.deploy.BLOCK", 1)
+    again, same = deployed.predict(table)
+    assert again == labels
+    np.testing.assert_allclose(same, chances, rtol=1e-12)

@@ -56,7 +56,9 @@ def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, l
             grid.source,
             f"a label of {name!r} has {len(longest):,} characters, more than {_LONGEST_LABEL:,}; "
             "is it the target? --target takes another column.",
-            line=grid.lines[next(row for row, cell in enumerate(cells) if cell == longest)],
+            line=grid.lines[
+                next(row for row, cell in enumerate(cells) if as_text(cell) == longest)
+            ],
         )
     notes = []
     known = set(classes)

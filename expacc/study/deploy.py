@@ -33,6 +33,7 @@ __all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
 FACTS, PARTS = "table.json", ("model.json", "model.safetensors")
 FORMAT, VERSION = "expacc table model", 1
 LARGEST = 256 << 20  # bytes of table.json
+BLOCK = 1 << 25  # values of features that are in memory at a time
 _OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "drop")  # options a model does not keep
 
 
@@ -62,11 +63,15 @@ class Deployed:
 
     def predict(self, table: Table) -> tuple[list[str], NDArray[np.float64]]:
         """The class of each row, and calibrated probabilities in the order of ``classes``."""
-        features = self.preprocessor.transform(table, dtype=np.float64)
-        if not len(features):
-            return [], np.empty((0, len(self.classes)))
-        found = self.classifier.predict(features)
-        return [str(label) for label in found], self.classifier.predict_proba(features)
+        labels: list[str] = []
+        chances = [np.empty((0, len(self.classes)))]
+        step = max(1, BLOCK // max(1, self.preprocessor.width))
+        for start in range(0, table.rows, step):
+            rows = np.arange(start, min(start + step, table.rows))
+            features = self.preprocessor.transform(table, rows, dtype=np.float64)
+            labels += map(str, self.classifier.predict(features))
+            chances.append(self.classifier.predict_proba(features))
+        return labels, np.concatenate(chances)
 
     @property
     def classes(self) -> tuple[str, ...]:

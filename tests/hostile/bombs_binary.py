@@ -106,8 +106,12 @@ PARQUET = [
     ),
     Bomb("a page that lies", "x.parquet", lying_page),
     Bomb("a page of a negative size", "x.parquet", lambda: lying_page(-1)),
+    Bomb("a long text in every row", "x.parquet", lambda: long_texts(20_000, 250_000)),
     Bomb(
-        "a long text in a million rows", "x.parquet", lambda: long_texts(MB, 1_000_000), slow=True
+        "a long text in a million rows",
+        "x.parquet",
+        lambda: long_texts(MB, 1_000_000),
+        slow=True,
     ),
     Bomb("a long text in a billion rows", "x.parquet", lambda: long_texts(10 * MB, 1_000_000_000)),
     Bomb("texts that grow", "x.parquet", lambda: growing_texts(40_000), slow=True),
