@@ -15,6 +15,7 @@ from expacc.commands.compare import Interrupted
 from expacc.commands.reading import reads_tables
 from expacc.commands.screen import Screen
 from expacc.commands.streams import lasting_streams
+from expacc.plain import one_line
 
 __all__ = ["main"]
 
@@ -322,6 +323,5 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 def _end(sentence: str, code: int) -> int:
-    line = " ".join(sentence.split())
-    sys.stderr.write(f"expacc: {line}\n")
+    sys.stderr.write(f"expacc: {one_line(sentence)}\n")
     return code

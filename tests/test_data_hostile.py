@@ -3,7 +3,7 @@
 import pickle
 
 import pytest
-from hostile.files import FILES
+from hostile.files import ARFF, FILES
 from hostile.texts import TEXTS
 
 from expacc.data import ReadOptions, TableError
@@ -63,3 +63,32 @@ def test_compression_changes_nothing(case, end, tmp_path):
     first, name, _ = read_grid(plain, options)
     second, packed_name, _ = read_grid(packed, options)
     assert (first.names, first.columns, name) == (second.names, second.columns, packed_name)
+
+
+def outcome(path, options):
+    try:
+        grid, _, _ = read_grid(path, options)
+    except TableError as error:
+        return str(error)
+    columns = [list(column) for column in grid.columns]
+    return grid.names, columns, list(grid.lines), grid.notes, grid.header_line
+
+
+SMALL = [case for case in [*TEXTS, *ARFF] if len(case.data()) < 2_000]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=lambda case: case.title)
+def test_where_a_text_is_cut_and_how_many_lines_are_read_at_once_change_nothing(
+    case, tmp_path, monkeypatch
+):
+    path = tmp_path / case.file
+    path.write_bytes(case.data())
+    options = ReadOptions(**case.options)
+    whole = outcome(path, options)
+    for part in (1, 2, 3, 7):
+        monkeypatch.setattr("expacc.data.encodings._PART", part)
+        assert outcome(path, options) == whole
+    monkeypatch.undo()
+    for reader in ("delimited", "arff"):
+        monkeypatch.setattr(f"expacc.data.{reader}.plain_block", lambda *_: None)
+    assert outcome(path, options) == whole

@@ -421,6 +421,8 @@ def test_a_name_cannot_break_or_colour_a_line(write):
         ({"missing": [1]}, TypeError, "missing must hold strings"),
         ({"numeric": [True]}, TypeError, "numeric must hold"),
         ({"max_bytes": 0}, ValueError, "max_bytes must be >= 1"),
+        ({"max_cells": 0}, ValueError, "max_cells must be >= 1"),
+        ({"max_cells": 1.5}, TypeError, "max_cells must be an int"),
         ({"max_columns": 1.5}, TypeError, "max_columns must be an int"),
         ({"skip_lines": -1}, ValueError, "skip_lines must be >= 0"),
     ],
@@ -451,3 +453,41 @@ def test_folders_hold_tables(write, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match="holds no table"):
         find_tables(tmp_path / "empty")
+
+
+# Limits
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.csv", b"a,b\n" + b"1,x\n2,y\n" * 20),
+        ("x.csv", b"a,b\n" + b'1,"x" \n2,"y"\n' * 20),
+        ("x.arff", b"@attribute a real\n@attribute b string\n@data\n" + b"1,x\n2,y\n" * 20),
+        ("x.parquet", lambda: parquet(a=[1, 2] * 20, b=["x", "y"] * 20)),
+        ("x.xlsx", lambda: workbook(["a", "b"], *[[1, "x"], [2, "y"]] * 20)),
+    ],
+)
+def test_cells_are_counted_in_every_format(write, name, content):
+    path = write(content() if callable(content) else content, name)
+    for most in (10, 30, 79):
+        with pytest.raises(TableError, match=r"more than .*--max-cells"):
+            read_table(path, max_cells=most)
+    assert read_table(path, max_cells=640).rows == 40
+    assert read_table(path).rows == 40
+
+
+def test_a_label_is_no_essay(write):
+    path = write("x,y\n1,a\n2," + "b" * 1001 + "\n3,a\n")
+    with pytest.raises(TableError, match=r"line 3: a label of 'y' has 1,001 characters") as caught:
+        read_table(path)
+    assert caught.value.line == 3
+
+
+def test_notes_on_classes_come_to_an_end(write):
+    path = write(
+        "x,y\n" + "".join(f"{i % 5},{i}.{'0' * n}\n" for i in range(30) for n in range(30))
+    )
+    notes = [note for note in read_table(path).notes if "differ in writing" in note]
+    assert len(notes) == 10
+    assert all(note.count("'") == 20 for note in notes)

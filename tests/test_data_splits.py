@@ -291,3 +291,10 @@ def test_bad_seals():
         sealed.score("a", lambda x: np.zeros(3, int))
     with pytest.raises(ValueError, match="class numbers"):
         sealed.score("b", lambda x: np.zeros(2))
+
+
+def test_as_many_classes_as_rows_take_no_time_and_few_notes():
+    codes = np.random.default_rng(0).permutation(200_000)
+    for splits in (stratified_folds(codes, 10, seed=0), holdout([*codes, 0, 0, 0], 1e-5, seed=0)):
+        assert len(splits.notes) == 11
+        assert "more classes have too few rows" in splits.notes[-1]

@@ -190,3 +190,12 @@ def test_a_row_that_overflows_gets_no_label(saved, tmp_path, capsys):
     assert "X must give finite logits" in said.err
     assert "at row 3" in said.err
     assert said.out == ""
+
+
+def test_rows_are_predicted_some_at_a_time(saved, monkeypatch):
+    _, table, deployed = saved
+    labels, chances = deployed.predict(table)
+    monkeypatch.setattr("expacc.study.deploy.BLOCK", 1)
+    again, same = deployed.predict(table)
+    assert again == labels
+    np.testing.assert_allclose(same, chances, rtol=1e-12)

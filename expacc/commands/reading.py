@@ -54,6 +54,9 @@ TABLE_OPTIONS: Mapping[str, Any] = {
     "max_bytes": Annotated[
         int | None, _option("--max-bytes", "Largest file, unpacked (default: 2 GiB).", "N")
     ],
+    "max_cells": Annotated[
+        int | None, _option("--max-cells", "Most cells (default: 25 million, or as bytes).", "N")
+    ],
     "max_columns": Annotated[
         int | None, _option("--max-columns", "Most columns (default: 10,000).", "N")
     ],

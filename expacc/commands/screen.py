@@ -62,11 +62,11 @@ class Screen:
     def _line(self, text: str, style: str, *, error: bool) -> None:
         from rich.text import Text
 
-        from expacc.study.plain_text import plain
+        from expacc.plain import one_line
 
         # Text, not markup: a column may be called [red]. Soft wrap: a path is copied whole.
         console = self.console(error=error)
-        console.print(Text(" ".join(plain(text).splitlines()), style=style), soft_wrap=True)
+        console.print(Text(one_line(text), style=style), soft_wrap=True)
 
 
 def shown_path(path: Path) -> str:

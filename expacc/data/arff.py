@@ -1,18 +1,25 @@
 """Read ARFF strictly: the kinds and the levels are declared, and every cell must keep to them."""
 
 import re
-from dataclasses import dataclass
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from expacc.data.encodings import decode
+from expacc.data.blocks import Rules, plain_block
+from expacc.data.cells import Block, Cells, packed
 from expacc.data.grid import Cell, Grid, Kind, name_columns
-from expacc.data.numbers import is_number
+from expacc.data.limits import Budget, too_many_columns
+from expacc.data.lines import Lines
+from expacc.data.numbers import is_number, parse_numbers
 from expacc.data.options import ReadOptions
 from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["read_arff"]
 
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_COMMAS = Rules.of(",", None)
+_ODD = re.compile(r"""[^\S\r\n ]|['"%{}]""")  # what a line of bare words does not hold
+_MOST_LEVELS = 2_000_000  # of all attributes
 _NUMBERS = ("numeric", "real", "integer")
 # A word in quotes with backslash escapes, or a run without what parts words.
 _WORD = re.compile(
@@ -26,67 +33,104 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 class _Attribute:
     name: str
     kind: Kind
-    levels: frozenset[str] | None = None  # of a nominal attribute
+    levels: set[str] | None = None  # of a nominal attribute
 
 
 def read_arff(source: Source, options: ReadOptions) -> Grid:
     """Read an ARFF file; sparse rows, weights and relational attributes are refused."""
-    return _Reader(source.name, decode(source, options.encoding), options).read()
+    return _Reader(source, options).read()
 
 
 class _Reader:
-    def __init__(self, name: str, text: str, options: ReadOptions) -> None:
-        self.name = name
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        self.name = source.name
         self.options = options
-        self.lines = _LINE_END.split(text)
-        self.number = 0
+        self.lines = Lines(source, options.encoding)
+        self.budget = Budget(source, options)
+        self.levels = 0
+        self.attributes: list[_Attribute] = []
+        self.columns: list[Cells] = []
+        self.numbers = array("q")
 
     def refuse(self, message: str, place: int = 0) -> TableError:
-        return TableError(self.name, message, line=self.number, column=place + 1)
+        return TableError(self.name, message, line=self.lines.number, column=place + 1)
 
     def read(self) -> Grid:
-        attributes = self._header()
-        if len(attributes) > self.options.max_columns:
-            raise self.refuse(
-                f"{len(attributes):,} columns where at most {self.options.max_columns:,} are read. "
-                "Raise --max-columns if that is meant."
-            )
-        names, notes = name_columns(self.name, [entry.name for entry in attributes], self.number)
-        columns: list[list[Cell]] = [[] for _ in attributes]
-        numbers = []
-        for line in self.lines[self.number :]:
-            self.number += 1
-            if not line.strip() or line.lstrip().startswith("%"):
-                continue
-            cells = self._row(line, attributes)
-            numbers.append(self.number)
-            for column, cell in zip(columns, cells, strict=True):
-                column.append(cell)
-        if not numbers:
+        self._header()
+        header = [entry.name for entry in self.attributes]
+        names, notes = name_columns(self.name, header, self.lines.number)
+        self.columns = [Cells() for _ in header]
+        while (block := self.lines.next_block()) is not None:
+            self.budget.check(self.lines.number, 1)  # comments take time too
+            if not self._take(block):
+                self._take_by_line()
+        if not self.numbers:
             raise self.refuse("there is a header but no row of data.")
-        declared = {entry.name: entry.kind for entry in attributes}
-        return Grid(self.name, names, columns, numbers, declared=declared, notes=notes)
+        declared = {entry.name: entry.kind for entry in self.attributes}
+        return Grid(self.name, names, [*self.columns], self.numbers, declared=declared, notes=notes)
 
-    def _header(self) -> list[_Attribute]:
-        attributes: list[_Attribute] = []
-        for line in self.lines:
-            self.number += 1
+    def _take(self, block: str) -> bool:
+        """Read a block at once, if it holds bare words only, and each is as declared."""
+        if _ODD.search(block):
+            return False
+        taken = plain_block(block, _COMMAS, len(self.attributes))
+        if taken is None:
+            return False
+        missing = {"?", *(self.options.missing or ())}
+        for attribute, texts in zip(self.attributes, taken.columns, strict=bool(taken.places)):
+            cells = texts.cells()
+            if "" in cells:
+                return False
+            if attribute.kind == "number" and parse_numbers(cells, missing) is None:
+                return False
+            if attribute.levels is not None and not attribute.levels >= set(cells) - {"?"}:
+                return False
+        numbers = [self.lines.number + 1 + place for place in taken.places]
+        self._add(numbers, [replace(texts, gap="?") for texts in taken.columns])
+        self.lines.pass_block(taken.lines)
+        return True
+
+    def _take_by_line(self) -> None:
+        numbers, rows = [], []
+        for line in self.lines.rest_of_block():
+            if line.strip() and not line.lstrip().startswith("%"):
+                rows.append(self._row(line))
+                numbers.append(self.lines.number)
+        self._add(numbers, [packed(cells) for cells in zip(*rows, strict=True)])
+
+    def _add(self, numbers: Sequence[int], blocks: Sequence[Block]) -> None:
+        if not numbers:
+            return
+        self.budget.check(len(self.numbers) + len(numbers), len(self.columns), numbers[0])
+        self.numbers.extend(numbers)
+        for column, block in zip(self.columns, blocks, strict=True):
+            column.append(block)
+
+    def _header(self) -> None:
+        names: set[str] = set()
+        for line in self.lines.all():
+            self.budget.check(self.lines.number, 1)
             bare = line.strip()
             word = bare.split(None, 1)[0].lower() if bare else ""
             if not bare or bare.startswith("%") or word == "@relation":
                 continue
             if word == "@data":
-                if not attributes:
+                if not names:
                     raise self.refuse("@data comes before any @attribute.")
-                return attributes
+                return
             if word != "@attribute":
                 raise self.refuse(
                     f"a header line must be @relation, @attribute, @data or a % comment; "
                     f"got {bare[:40]!r}."
                 )
-            attributes.append(self._attribute(line))
-            if any(entry.name == attributes[-1].name for entry in attributes[:-1]):
-                raise self.refuse(f"the attribute {attributes[-1].name!r} is declared twice.")
+            attribute = self._attribute(line)
+            if attribute.name in names:
+                raise self.refuse(f"the attribute {attribute.name!r} is declared twice.")
+            names.add(attribute.name)
+            self.attributes.append(attribute)
+            if len(names) > self.options.max_columns:
+                found = f"more than {self.options.max_columns:,}"
+                raise too_many_columns(self.name, found, self.options, self.lines.number)
         raise self.refuse("the file ends without @data.")
 
     def _attribute(self, line: str) -> _Attribute:
@@ -99,9 +143,7 @@ class _Reader:
         rest = line[match.end() :].strip()
         start = match.end()
         if rest.startswith("{"):
-            return _Attribute(
-                name, "category", frozenset(self._levels(line, line.index("{", start)))
-            )
+            return _Attribute(name, "category", self._levels(line, line.index("{", start)))
         kind = rest.split(None, 1)[0].lower() if rest else ""
         if kind in _NUMBERS:
             return _Attribute(name, "number")
@@ -113,22 +155,28 @@ class _Reader:
             start,
         )
 
-    def _levels(self, line: str, place: int) -> list[str]:
-        words, end = self._words(line, place + 1, "}")
+    def _levels(self, line: str, place: int) -> set[str]:
+        words, end = self._words(line, place + 1, "}", _MOST_LEVELS - self.levels)
+        self.levels += len(words)
         if end >= len(line):
             raise self.refuse("the list of levels is not closed by }.", place)
-        levels = [word for word, _, _ in words]
-        if len(set(levels)) < len(levels):
-            double = next(level for level in levels if levels.count(level) > 1)
-            raise self.refuse(f"the level {double!r} is declared twice.", place)
+        levels: set[str] = set()
+        for word, _, _ in words:
+            if word in levels:
+                raise self.refuse(f"the level {word!r} is declared twice.", place)
+            levels.add(word)
         return levels
 
-    def _words(self, line: str, place: int, stop: str) -> tuple[list[tuple[str, bool, int]], int]:
+    def _words(
+        self, line: str, place: int, stop: str, most: int
+    ) -> tuple[list[tuple[str, bool, int]], int]:
         """Words parted by commas up to ``stop`` or the line's end: text, whether quoted, place."""
-        words = []
+        words: list[tuple[str, bool, int]] = []
         while True:
             while place < len(line) and line[place] in " \t":
                 place += 1
+            if len(words) > most:
+                raise self.refuse(f"more than {most:,} values, the most that are read.", place)
             match = _WORD.match(line, place)
             if match is None:
                 if line[place : place + 1] in ("'", '"'):
@@ -146,10 +194,12 @@ class _Reader:
                 raise self.refuse("values must be parted by commas, and odd ones quoted.", place)
             place += 1
 
-    def _row(self, line: str, attributes: list[_Attribute]) -> list[Cell]:
+    def _row(self, line: str) -> list[Cell]:
+        attributes = self.attributes
         if line.lstrip().startswith("{"):
             raise self.refuse("sparse rows are not read; save the table as CSV or dense ARFF.")
-        words, _ = self._words(line, 0, "")
+        words, _ = self._words(line, 0, "", self.options.max_columns)
+        self.budget.look_closely(len(words), self.lines.number)
         if len(words) != len(attributes):
             extra = words[len(attributes)][2] if len(words) > len(attributes) else len(line)
             raise self.refuse(

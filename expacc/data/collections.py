@@ -29,7 +29,6 @@ __all__ = ["Found", "find_tables", "read_split5x2", "read_uci121"]
 
 _TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", ".xlsx")
 _PREPARED = ("labels_py.dat", "folds_py.dat", "validation_folds_py.dat")
-_MAX_BYTES = 2 << 30
 
 
 @dataclass(frozen=True)
@@ -182,7 +181,7 @@ def _matrix(path: Path, options: ReadOptions, digest: Any) -> Grid:
 
 
 def _numbers(grid: Grid, place: int) -> Column:
-    cells = grid.columns[place]
+    cells = list(grid.columns[place])
     values = parse_numbers(cells, ())
     if values is None:
         row = next(row for row, cell in enumerate(cells) if not is_number(cell))
@@ -218,7 +217,7 @@ def read_split5x2(folder: str | Path) -> Table:
     """
     folder = Path(folder).absolute()
     table = read_table(_need(folder, "data.csv"), header=False)
-    source = open_source(_need(folder, "split5x2.json"), _MAX_BYTES)
+    source = open_source(_need(folder, "split5x2.json"))
     try:
         record = json.loads(decode(replace(source, suffix=".json"), "utf-8"))
     except (json.JSONDecodeError, RecursionError) as error:

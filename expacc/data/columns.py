@@ -18,6 +18,8 @@ __all__ = ["as_text", "make_column", "make_labels", "reason_to_drop", "warnings_
 _DOUBTFUL_LEVELS = 50
 _IDS_AT_LEAST = 50
 _EXACT_INTEGERS = 2.0**53
+_MOST_ALIKE = 10_000
+_LONGEST_LABEL = 1_000
 
 
 def as_text(cell: Cell) -> str | None:
@@ -46,10 +48,22 @@ def _encode(cells: Sequence[Cell], missing: frozenset[str]) -> tuple[tuple[str, 
 def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, list[str]]:
     """Labels as text, exactly as written; nothing is taken for missing but ``label_missing``."""
     name = grid.names[place]
-    classes, codes = _encode(grid.columns[place], frozenset(options.label_missing))
+    cells = list(grid.columns[place])
+    classes, codes = _encode(cells, frozenset(options.label_missing))
+    longest = max(classes, key=len, default="")
+    if len(longest) > _LONGEST_LABEL:
+        raise TableError(
+            grid.source,
+            f"a label of {name!r} has {len(longest):,} characters, more than {_LONGEST_LABEL:,}; "
+            "is it the target? --target takes another column.",
+            line=grid.lines[
+                next(row for row, cell in enumerate(cells) if as_text(cell) == longest)
+            ],
+        )
     notes = []
+    known = set(classes)
     for word in (*NUMERIC_MISSING, "none", "-", "."):
-        if word in classes:
+        if word in known:
             notes.append(
                 f"Warning: {word!r} is kept as a class of {name!r}; if it means no label, give "
                 f"--label-missing {word}."
@@ -61,16 +75,18 @@ def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, l
 def _alike_classes(classes: Sequence[str]) -> list[str]:
     """A line where classes differ in writing only, such as '1' and '01', or 'Yes' and 'yes'."""
     groups: dict[object, list[str]] = {}
+    if len(classes) > _MOST_ALIKE:
+        return []  # of so many none was written by hand
     for name in classes:
         # A number by value, text without case, blanks and a last dot.
         key = float(name) if is_number(name) else name.strip().rstrip(".").casefold()
         groups.setdefault(key, []).append(name)
     return [
-        f"Warning: the classes {', '.join(map(repr, group))} differ in writing only and are kept "
-        "apart."
+        f"Warning: the classes {', '.join(map(repr, group[:10]))}{', …' * (len(group) > 10)} "
+        "differ in writing only and are kept apart."
         for group in groups.values()
         if len(group) > 1
-    ]
+    ][:10]
 
 
 def make_column(
@@ -80,7 +96,7 @@ def make_column(
     name = grid.names[place]
     kind = forced or grid.declared.get(name)
     words = options.numeric_missing_words
-    cells = grid.columns[place] = _untyped_gaps(grid.columns[place], options.missing_words)
+    cells = grid.columns[place] = _untyped_gaps(list(grid.columns[place]), options.missing_words)
     values = None
     if kind != "category":
         values = parse_numbers(cells, words, options.decimal)
@@ -100,8 +116,11 @@ def make_column(
 
 def _untyped_gaps(cells: list[Cell], words: frozenset[str]) -> list[Cell]:
     """Typed cells that are NaN, or read like a word for missing (99 for '99'), become None."""
-    if set(map(type, cells)) <= {str, type(None)}:
+    kinds = set(map(type, cells))
+    if kinds <= {str, type(None)}:
         return cells
+    if words <= {"", "?"}:  # no number is written like them
+        return [None if cell != cell else cell for cell in cells] if float in kinds else cells
     return [
         None
         if not isinstance(cell, str) and ((text := as_text(cell)) is None or text in words)

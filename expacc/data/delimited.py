@@ -6,128 +6,151 @@ belong to the delimiter and a note counts them. Nothing else is changed.
 """
 
 import csv
+import itertools
 import re
 from array import array
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterator, Sequence
 
-from expacc.data.dialect import (
-    WHITESPACE,
-    delimiter_words,
-    sniff_delimiter,
-    split_plain,
-)
-from expacc.data.encodings import decode
-from expacc.data.grid import Cell, Grid, name_columns
+from expacc.data.blocks import Rules, plain_block
+from expacc.data.cells import Cells, packed
+from expacc.data.dialect import WHITESPACE, delimiter_words, sniff_delimiter, split_plain
+from expacc.data.grid import Grid, name_columns
+from expacc.data.limits import LONGEST_FIELD, Budget, too_many_columns
+from expacc.data.lines import Lines
 from expacc.data.options import ReadOptions
 from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["read_delimited"]
 
-_SAMPLE = 100
-_BLOCK = 8192
-_CSV_LIMIT = 100_000  # the standard library refuses fields beyond 131,072 characters
-_LINE_END = re.compile(r"\r\n|\n|\r")
+_SAMPLE, _SAMPLE_SIZE = 100, 4 << 20  # lines, and characters
+_BLANK = re.compile("[ \t]")
 
 
 def read_delimited(source: Source, options: ReadOptions) -> Grid:
     """Read a delimited text; see the module for the rules."""
-    text = decode(source, options.encoding)
     notes = []
     delimiter = options.delimiter
     if delimiter is None:
-        sample = list(islice(_Lines(text, options.skip_lines), _SAMPLE))
-        delimiter, note = sniff_delimiter(source.name, source.suffix, sample, options.quote)
+        lines = Lines(source, options.encoding, options.skip_lines)
+        delimiter, note = sniff_delimiter(source.name, source.suffix, _sample(lines), options.quote)
         notes.append(note)
-    grid = _Reader(source.name, text, delimiter, options).read()
+    grid = _Reader(source, delimiter, options).read()
     grid.notes[:0] = notes
     return grid
 
 
-class _Lines:
-    """The lines of a text without their ends, and the number and end of the last one given."""
+def _sample(lines: Lines) -> list[str]:
+    """The first lines; of very long ones fewer."""
+    found: list[str] = []
+    size = 0
+    for line in itertools.islice(lines.all(), _SAMPLE):
+        size += len(line)
+        if found and size > _SAMPLE_SIZE:
+            break
+        found.append(line)
+    return found
 
-    def __init__(self, text: str, skip: int) -> None:
-        self.text = text
-        self.number = 0
-        self.end = ""
-        self._lines = self._split()
-        for _ in islice(self._lines, skip):
-            pass
 
-    def __iter__(self) -> Iterator[str]:
-        return self._lines
+class _Few:
+    """How many lines there were of a kind, and the first of them."""
 
-    def __next__(self) -> str:
-        return next(self._lines)
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = 0
 
-    def _split(self) -> Iterator[str]:
-        # Not str.splitlines(): it would also part lines at form feeds and Unicode separators.
-        text, start = self.text, 0
-        for match in _LINE_END.finditer(text):
-            self.number += 1
-            self.end = match[0]
-            yield text[start : match.start()]
-            start = match.end()
-        if start < len(text):
-            self.number += 1
-            self.end = ""
-            yield text[start:]
+    def add(self, line: int, count: int = 1) -> None:
+        if count:
+            self.first = self.first if self.count else line
+            self.count += count
 
 
 class _Reader:
     """One pass over one text."""
 
-    def __init__(self, name: str, text: str, delimiter: str, options: ReadOptions) -> None:
-        self.name = name
+    def __init__(self, source: Source, delimiter: str, options: ReadOptions) -> None:
+        self.name = source.name
         self.delimiter = delimiter
         self.quote = options.quote
         self.options = options
-        self.lines = _Lines(text, options.skip_lines)
-        self.blanks = " " if delimiter in ("\t", " ") else " \t"
-        self.simple = _simple_line(delimiter, options.quote, self.blanks)
+        self.lines = Lines(source, options.encoding, options.skip_lines)
+        self.budget = Budget(source, options)
+        self.rules = Rules.of(delimiter, options.quote)
         self.width = 0
         self.first_line = 0
         self.trimmed = 0
-        self.broken: list[int] = []  # lines at which a field with a line break begins
-        self.blank: list[int] = []
+        self.broken = _Few()  # rows that hold a line break
+        self.blank = _Few()
+        self.pending = _Few()  # blank lines: skipped in the middle, of no account at the end
+        self.header: tuple[list[str], list[int], int] | None = None
+        self.columns: list[Cells] = []
+        self.numbers = array("q")
 
     def read(self) -> Grid:
-        columns: list[list[Cell]] = []
-        numbers = array("q")
-        header: tuple[list[str], list[int], int] | None = None
-        block: list[list[str]] = []
-        for number, fields, starts in self._records():
+        while (block := self.lines.next_block()) is not None:
+            self.budget.check(self.lines.number, 1)  # blank lines take time too
             if not self.width:
-                self._set_width(fields, number)
-                columns = [[] for _ in fields]
-                if self.options.header:
-                    header = fields, starts, number
-                    continue
-            numbers.append(number)
-            block.append(fields)
-            if len(block) == _BLOCK:
-                _append(columns, block)
-                block = []
-        _append(columns, block)
+                self._begin()
+            elif not self._take(block):
+                self._take_by_line()
         if not self.width:
             raise TableError(self.name, "there is no line with content.")
-        if not numbers:
+        if not self.numbers:
             raise TableError(
                 self.name, "there is a header but no row of data.", line=self.first_line
             )
-        return self._grid(header, columns, numbers)
+        return self._grid()
 
-    def _grid(
-        self,
-        header: tuple[list[str], list[int], int] | None,
-        columns: list[list[Cell]],
-        numbers: "array[int]",
-    ) -> Grid:
+    def _begin(self) -> None:
+        """The first line says how many columns there are, and what they are called."""
+        for number, fields, starts in self._records():
+            self.width, self.first_line = len(fields), number
+            if self.width > self.options.max_columns:
+                raise too_many_columns(self.name, f"{self.width:,}", self.options, number)
+            self.columns = [Cells() for _ in fields]
+            if self.options.header:
+                self.header = fields, starts, number
+            else:
+                self._add([number], [[field] for field in fields])
+            return
+
+    def _take(self, block: str) -> bool:
+        """Read a block at once, if none of its lines needs a closer look."""
+        taken = plain_block(block, self.rules, self.width)
+        if taken is None or (self.width == 1 and taken.lines != len(taken.places)):
+            return False
+        first = self.lines.number + 1
+        if taken.places:
+            self._skip()
+            self.blank.add(first + taken.first_blank, taken.inner_blanks)
+            self.budget.check(len(self.numbers) + len(taken.places), self.width, first)
+            self.numbers.extend(first + place for place in taken.places)
+            for column, texts in zip(self.columns, taken.columns, strict=True):
+                column.append(texts)
+        self.trimmed += taken.trimmed
+        self.lines.pass_block(taken.lines)
+        self.pending.add(self.lines.number + 1 - taken.last_blanks, taken.last_blanks)
+        return True
+
+    def _take_by_line(self) -> None:
+        numbers, rows = [], []
+        for number, fields, _ in self._records():
+            numbers.append(number)
+            rows.append(fields)
+        if rows:
+            self._add(numbers, list(zip(*rows, strict=True)))
+
+    def _add(self, numbers: Sequence[int], columns: Sequence[Sequence[str]]) -> None:
+        self.budget.check(len(self.numbers) + len(numbers), self.width, numbers[0])
+        self.numbers.extend(numbers)
+        for column, cells in zip(self.columns, columns, strict=True):
+            column.append(packed(cells))
+
+    def _grid(self) -> Grid:
         notes = []
+        header, columns = self.header, self.columns
         # As some write it, each line ends with a delimiter: a last column of nothing at all.
-        if self.width > 1 and not any(columns[-1]) and not (header and header[0][-1]):
+        if self.width > 1 and columns[-1].is_empty() and not (header and header[0][-1]):
             columns.pop()
             if header:
                 header[0].pop()
@@ -139,73 +162,70 @@ class _Reader:
             names = tuple(f"column {place + 1}" for place in range(len(columns)))
         if self.trimmed:
             notes.append(f"Blanks around {self.trimmed:,} unquoted field(s) are not part of them.")
-        if self.blank:
-            notes.append(f"{len(self.blank)} blank line(s) skipped, first line {self.blank[0]}.")
-        if self.broken:
+        if self.blank.count:
             notes.append(
-                f"{len(self.broken)} row(s) hold quoted line breaks, first line {self.broken[0]}."
+                f"{self.blank.count:,} blank line(s) skipped, first line {self.blank.first}."
             )
-        return Grid(
-            self.name, names, columns, numbers, header_line=header and header[2], notes=notes
-        )
-
-    def _set_width(self, fields: list[str], number: int) -> None:
-        self.width, self.first_line = len(fields), number
-        if self.width > self.options.max_columns:
-            raise TableError(
-                self.name,
-                f"{self.width:,} columns where at most {self.options.max_columns:,} are read. "
-                "Raise --max-columns if that is meant.",
-                line=number,
+        if self.broken.count:
+            notes.append(
+                f"{self.broken.count:,} row(s) hold quoted line breaks, first line "
+                f"{self.broken.first}."
             )
+        line = header and header[2]
+        return Grid(self.name, names, [*columns], self.numbers, header_line=line, notes=notes)
 
     def _records(self) -> Iterator[tuple[int, list[str], list[int]]]:
         """Line number, fields and, where quotes made it needful, the column each starts at."""
-        quote, delimiter, blanks = self.quote, self.delimiter, self.blanks
+        quote, delimiter, blanks = self.quote, self.delimiter, self.rules.blanks
         lines = self.lines
         trim, tabs = delimiter != WHITESPACE, "\t" in blanks
-        pending: list[int] = []  # blank lines: skipped in the middle, of no account at the end
-        for line in lines:
+        for line in lines.rest_of_block():
             number = lines.number
             starts: list[int] = []
-            if quote is not None and quote in line:
-                if self.width and len(line) < _CSV_LIMIT and self.simple.fullmatch(line):
+            quoted = quote is not None and quote in line
+            if quoted:
+                if self.width and self.rules.is_simple(line):
                     fields = next(csv.reader((line,), delimiter=delimiter, quotechar=quote))
                 else:
                     fields, starts = self._quoted(line)
             elif not line.strip(" "):
-                pending.append(number)
+                self.pending.add(number)
                 continue
             else:
+                found = line.count(delimiter) + 1 if trim else 0
+                if found > max(self.width, self.options.max_columns):  # too many to part them
+                    raise self._too_wide(line, found, number)
                 fields = split_plain(line, delimiter)
                 if trim and (" " in line or (tabs and "\t" in line)):
                     bare = [field.strip(blanks) for field in fields]
                     self.trimmed += sum(map(str.__ne__, bare, fields))
                     fields = bare
-            if pending:
-                self._skip(pending)
-                pending = []
-            if not self.width and not starts:
-                starts = _plain_starts(line, delimiter)
+            self._skip()
             if self.width and len(fields) != self.width:
-                if quote is not None and quote in line and not starts:
+                if quoted and not starts:
                     fields, starts = self._quoted(line)
-                raise self._ragged(line, fields, starts, number)
+                raise self._ragged(line, len(fields), starts, number)
+            if not self.width and not starts and len(fields) <= self.options.max_columns:
+                starts = _plain_starts(line, delimiter, len(fields))
             yield number, fields, starts
 
-    def _skip(self, pending: list[int]) -> None:
+    def _skip(self) -> None:
+        """Blank lines before a row are skipped, where they can be no value."""
+        if not self.pending.count:
+            return
         if self.width == 1:
             raise TableError(
                 self.name,
                 'a blank line in a table of one column may be a missing value or nothing; write "" '
                 "or remove it.",
-                line=pending[0],
+                line=self.pending.first,
             )
-        self.blank += pending
+        self.blank.add(self.pending.first, self.pending.count)
+        self.pending = _Few()
 
     def _quoted(self, line: str) -> tuple[list[str], list[int]]:
         """The fields of a record with quotes, which may run over several lines."""
-        quote, delimiter, blanks = self.quote or "", self.delimiter, self.blanks
+        quote, delimiter, blanks = self.quote or "", self.delimiter, self.rules.blanks
         gaps = delimiter == WHITESPACE
         begun = self.lines.number
         fields: list[str] = []
@@ -249,15 +269,18 @@ class _Reader:
             fields.append(field)
             if at_end:
                 break
+            if len(fields) > max(self.width, self.options.max_columns):
+                raise self._too_wide(line, len(fields), begun, starts)
             place += not gaps
+        self.budget.look_closely(len(fields), begun)
         if self.lines.number != begun:
-            self.broken.append(begun)
+            self.broken.add(begun)
         return fields, starts
 
     def _field_end(self, line: str, place: int) -> int:
         if self.delimiter == WHITESPACE:
-            ends = [end for blank in " \t" if (end := line.find(blank, place)) >= 0]
-            return min(ends, default=len(line))
+            found = _BLANK.search(line, place)
+            return found.start() if found else len(line)
         end = line.find(self.delimiter, place)
         return len(line) if end < 0 else end
 
@@ -266,21 +289,24 @@ class _Reader:
         quote = self.quote or ""  # never empty here: a quote was seen
         opened = self.lines.number, place + 1
         parts = []
+        size = 0
         place += 1
         while True:
             end = line.find(quote, place)
             if end < 0:
-                parts += [line[place:], self.lines.end]
-                try:
-                    line, place = next(self.lines), 0
-                except StopIteration:
+                parts.append(line[place:] + self.lines.end)
+                size += len(parts[-1])
+                following = self.lines.following() if size <= LONGEST_FIELD else None
+                if following is None:
+                    so = "not closed for long" if size > LONGEST_FIELD else "never closed"
                     raise TableError(
                         self.name,
-                        "a quote opens here and is never closed; close it, or give --quote none to "
-                        "read quotes as text.",
+                        f"a quote opens here and is {so}; close it, or give --quote none to read "
+                        "quotes as text.",
                         line=opened[0],
                         column=opened[1],
-                    ) from None
+                    )
+                line, place = following, 0
                 continue
             parts.append(line[place:end])
             if not line.startswith(quote, end + 1):
@@ -288,14 +314,25 @@ class _Reader:
             parts.append(quote)
             place = end + 2
 
-    def _ragged(self, line: str, fields: list[str], starts: list[int], number: int) -> TableError:
+    def _too_wide(
+        self, line: str, found: int, number: int, starts: Sequence[int] = ()
+    ) -> TableError:
+        """The refusal of a line with so many fields that they are not even parted."""
+        words = f"more than {found - 1:,}" if starts else f"{found:,}"
+        if self.width:
+            return self._ragged(line, found, starts, number, words)
+        return too_many_columns(self.name, words, self.options, number)
+
+    def _ragged(
+        self, line: str, found: int, starts: Sequence[int], number: int, words: str = ""
+    ) -> TableError:
         what = "header" if self.options.header else "first line"
         message = (
-            f"{len(fields)} field(s) where the {what} (line {self.first_line}) has {self.width}, "
-            f"parted by {delimiter_words(self.delimiter)}."
+            f"{words or found} field(s) where the {what} (line {self.first_line}) has "
+            f"{self.width}, parted by {delimiter_words(self.delimiter)}."
         )
-        if len(fields) > self.width:
-            starts = starts or _plain_starts(line, self.delimiter)
+        if found > self.width:
+            starts = starts or _plain_starts(line, self.delimiter, self.width + 1)
             column = starts[self.width]
             message += f" Field {self.width + 1} starts here; quote a field that holds a delimiter."
         else:
@@ -305,31 +342,17 @@ class _Reader:
         return TableError(self.name, message, line=number, column=column)
 
 
-def _simple_line(delimiter: str, quote: str | None, blanks: str) -> re.Pattern[str]:
-    """Lines that the standard library reads as we do, and faster.
-
-    Each field is quoted without a quote inside, or bare without quotes or blanks at its ends.
-    """
-    if quote is None or delimiter == WHITESPACE:
-        return re.compile(r"(?!)")
-    mark, part = re.escape(quote), re.escape(delimiter)
-    field = f"(?:{mark}[^{mark}]*+{mark}|(?![{blanks}])[^{mark}{part}]*+(?<![{blanks}]))"
-    return re.compile(f"{field}(?:{part}{field})*+", re.DOTALL)
-
-
-def _plain_starts(line: str, delimiter: str) -> list[int]:
-    """The columns, from 1, at which the fields of a line without quotes start."""
+def _plain_starts(line: str, delimiter: str, most: int) -> list[int]:
+    """The columns, from 1, at which the first fields of a line without quotes start."""
     starts = []
     place = 0
-    for field in split_plain(line, delimiter):
+    if delimiter == WHITESPACE:
+        fields = split_plain(line, delimiter)[:most]
+    else:
+        fields = line.split(delimiter, most)[:most]
+    for field in fields:
         if delimiter == WHITESPACE:
             place = line.index(field, place)
         starts.append(place + len(field) - len(field.lstrip(" \t")) + 1)
         place += len(field) + (delimiter != WHITESPACE)
     return starts
-
-
-def _append(columns: list[list[Cell]], block: list[list[str]]) -> None:
-    if block:
-        for column, cells in zip(columns, zip(*block, strict=True), strict=True):
-            column.extend(cells)

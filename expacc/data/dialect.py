@@ -1,5 +1,6 @@
 """Which character parts the fields: by the file's ending, else by what parts all lines evenly."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ __all__ = ["WHITESPACE", "delimiter_words", "sniff_delimiter", "split_plain"]
 WHITESPACE = "whitespace"
 _CANDIDATES = (",", ";", "\t", "|")
 _BLANKS = " \t"
+_WORD = re.compile(r"[^ \t]++")
 
 
 def delimiter_words(delimiter: str) -> str:
@@ -23,6 +25,13 @@ def split_plain(line: str, delimiter: str) -> list[str]:
         # Not str.split(): it would also part at a no-break space.
         return [field for field in line.replace("\t", " ").split(" ") if field]
     return line.split(delimiter)
+
+
+def _fields(line: str, delimiter: str) -> int:
+    """How many fields there are; not parted, for a line may be all the file."""
+    if delimiter == WHITESPACE:
+        return sum(1 for _ in _WORD.finditer(line))
+    return line.count(delimiter) + 1
 
 
 def _bare(line: str, quote: str | None) -> str:
@@ -46,7 +55,7 @@ def sniff_delimiter(
     bare = [_bare(line, quote) for line in lines if line.strip(_BLANKS)]
     fits: dict[str, tuple[int, int]] = {}
     for candidate in (*_CANDIDATES, WHITESPACE):
-        counts = Counter(len(split_plain(line, candidate)) for line in bare)
+        counts = Counter(_fields(line, candidate) for line in bare)
         counts.pop(1, None)
         if counts:
             fields, share = max(counts.items(), key=lambda entry: (entry[1], entry[0]))

@@ -18,7 +18,7 @@ class Grid:
 
     source: str
     names: tuple[str, ...]
-    columns: list[list[Cell]]
+    columns: list[Sequence[Cell]]
     lines: Sequence[int]
     header_line: int | None = None
     declared: dict[str, Kind] = field(default_factory=dict)

@@ -52,23 +52,34 @@ def parse_numbers(
     # Sets and maps of C functions throughout: a column has as many cells as the file has lines.
     kinds = set(map(type, cells))
     present = cells
-    if type(None) in kinds or not frozenset(missing).isdisjoint(cells):
+    if type(None) in kinds or (str in kinds and not frozenset(missing).isdisjoint(cells)):
         present = [cell for cell in cells if cell is not None and cell not in missing]
-    texts = [cell for cell in present if isinstance(cell, str)] if kinds != {str} else present
+    texts = present
+    if kinds != {str}:
+        texts = [cell for cell in present if isinstance(cell, str)] if str in kinds else []
     if texts:
         # One scan in C, not a call a cell; a cell that holds a line break would look like two.
         joined = "\n".join(cast("Sequence[str]", texts)) + "\n"
         scanned = _COLUMN[decimal].match(joined)
         if scanned is None or scanned.end() != len(joined) or joined.count("\n") != len(texts):
             return None
-    if len(texts) < len(present) and not all(
-        isinstance(cell, str) or is_number(cell) for cell in present
+    numbers = kinds <= {int, float, type(None)}
+    if (
+        len(texts) < len(present)
+        and not numbers
+        and not all(isinstance(cell, str) or is_number(cell) for cell in present)
     ):
         return None
     if decimal == ",":
         present = [cell.replace(",", ".") if isinstance(cell, str) else cell for cell in present]
-    values = np.fromiter(map(float, cast("Sequence[float]", present)), np.float64, len(present))
+    try:
+        values = np.fromiter(map(float, cast("Sequence[float]", present)), np.float64, len(present))
+    except OverflowError:  # an integer beyond float64
+        return None
     if not np.isfinite(values).all():
+        return None
+    # An integer just beyond float64 is rounded down to it.
+    if numbers and np.abs(values).max(initial=0) > 1e308 and not all(map(is_number, present)):
         return None
     if len(present) == len(cells):
         return values

@@ -56,7 +56,8 @@ class ReadOptions:
     numeric: tuple[Position, ...] = ()
     categorical: tuple[Position, ...] = ()
     drop: tuple[Position, ...] = ()
-    max_bytes: int = 2 << 30
+    max_bytes: int | None = None
+    max_cells: int | None = None
     max_columns: int = 10_000
     max_levels: int = 1_000
 
@@ -87,10 +88,13 @@ class ReadOptions:
         for name, low in (
             ("skip_lines", 0),
             ("max_bytes", 1),
+            ("max_cells", 1),
             ("max_columns", 1),
             ("max_levels", 1),
         ):
             value = getattr(self, name)
+            if value is None and name in ("max_bytes", "max_cells"):
+                continue  # judged by the file's size on the disk
             if type(value) is not int:
                 raise TypeError(f"{name} must be an int; got {value!r}.")
             if value < low:

@@ -1,87 +1,205 @@
 """Read Parquet by pyarrow: types are the file's own, so nothing is guessed."""
 
-import datetime
-import decimal
-import io
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import closing, suppress
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
-from expacc.data.grid import Cell, Grid, Kind, name_columns
+import numpy as np
+
+from expacc.data import parquet_process
+from expacc.data.cells import Cells, Codes, Plain, Values
+from expacc.data.grid import Grid, Kind, name_columns
+from expacc.data.limits import TEXT, Budget, too_many_columns
 from expacc.data.options import ReadOptions
+from expacc.data.parquet_process import Frame, frames, read_frame
 from expacc.data.refusals import TableError, need
-from expacc.data.source import Source
+from expacc.data.source import Source, most_unpacked
 
 __all__ = ["read_parquet"]
+
+_MEMORY = 768 << 20  # bytes that reading may take beside the file itself
+_SECONDS, _BYTES_A_SECOND = 12, 4 << 20  # of computing, and more for large files
+_TEXT_BYTES = 256 << 20
+_KINDS: dict[str, Kind] = {"text": "category", "boolean": "category"}  # all else is a number
 
 
 def read_parquet(source: Source, options: ReadOptions) -> Grid:
     """Read a Parquet file; numbers are numbers, text and booleans are categories."""
-    arrow = need("pyarrow", "reading Parquet")
-    parquet = need("pyarrow.parquet", "reading Parquet")
-    try:
-        file = parquet.ParquetFile(io.BytesIO(source.data))
-        _check_size(source.name, file, options)
-        names, notes = name_columns(source.name, file.schema_arrow.names, 1)
-        table = file.read(use_threads=False)
-    except (arrow.ArrowException, OSError, ValueError) as error:
-        if isinstance(error, TableError):
-            raise
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise TableError(source.name, f"the Parquet file is damaged ({reason}).") from None
-    columns: list[list[Cell]] = []
-    declared: dict[str, Kind] = {}
-    for place, (name, values) in enumerate(zip(names, table.columns, strict=True)):
-        kind, cells = _column(arrow, source.name, name, place, values)
-        columns.append(cells)
-        declared[name] = kind
-    if table.num_rows == 0:
-        raise TableError(source.name, "there are columns but no row of data.")
-    rows = range(1, table.num_rows + 1)
-    return Grid(source.name, names, columns, rows, declared=declared, notes=notes)
+    if find_spec("pyarrow") is None:  # not imported: the process that reads it does so
+        need("pyarrow", "reading Parquet")
+    return _Reader(source, options).read()
 
 
-def _check_size(name: str, file: Any, options: ReadOptions) -> None:
-    meta = file.metadata
-    if meta.num_columns > options.max_columns:
-        raise TableError(
-            name,
-            f"{meta.num_columns:,} columns where at most {options.max_columns:,} are read. "
-            "Raise --max-columns if that is meant.",
-        )
-    # A dictionary page can stand for any number of rows, so the stated size alone says little.
-    stated = sum(meta.row_group(group).total_byte_size for group in range(meta.num_row_groups))
-    if max(stated, 8 * meta.num_rows * meta.num_columns) > options.max_bytes:
-        raise TableError(
-            name,
-            f"it unpacks to more than {options.max_bytes:,} bytes, the most that is read. Raise "
-            "--max-bytes if you trust the file.",
-        )
+class _Reader:
+    def __init__(self, source: Source, options: ReadOptions) -> None:
+        self.source = source
+        self.name = source.name
+        self.options = options
+        self.budget = Budget(source, options, per_byte=2)  # real columns are packed well
+        self.most_text = max(_TEXT_BYTES, 2 * len(source.data), options.max_bytes or 0)
+        self.text_bytes = 0
+        self.memory = max(_MEMORY + 2 * len(source.data), options.max_bytes or 0)
+        self.seconds = _SECONDS + len(source.data) // _BYTES_A_SECOND
+        self.seconds = max(self.seconds, _SECONDS * (options.max_cells or 0) // TEXT)
 
+    def read(self) -> Grid:
+        with closing(self._frames()) as found:
+            facts, _ = self._next(found)
+            names, notes = self._check(facts)
+            columns = [Cells() for _ in names]
+            levels: list[list[str]] = [[] for _ in names]
+            rows = 0
+            batch, data = self._next(found)
+            while "end" not in batch:
+                rows += batch["rows"]
+                self.budget.check(rows, len(names))
+                self._add(columns, levels, facts["kinds"], batch, memoryview(data))
+                batch, data = self._next(found)
+        if rows == 0:
+            raise TableError(self.name, "there are columns but no row of data.")
+        declared = {
+            name: _KINDS.get(kind, "number")
+            for name, kind in zip(names, facts["kinds"], strict=True)
+        }
+        numbers = range(1, rows + 1)
+        return Grid(self.name, names, [*columns], numbers, declared=declared, notes=notes)
 
-def _column(arrow: Any, source: str, name: str, place: int, values: Any) -> tuple[Kind, list[Cell]]:
-    types = arrow.types
-    kind = values.type
-    if types.is_dictionary(kind):
-        values = values.cast(kind.value_type)
-        kind = values.type
-    if types.is_null(kind):
-        return "number", [None] * len(values)
-    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
-        return "number", [_plain(cell) for cell in values.to_pylist()]
-    if types.is_boolean(kind) or types.is_string(kind) or types.is_large_string(kind):
-        return "category", values.to_pylist()
-    if types.is_temporal(kind):
-        return "category", [_plain(cell) for cell in values.cast(arrow.string()).to_pylist()]
-    raise TableError(
-        source,
-        f"the column {name!r} holds {kind}, which is neither number nor text. Leave it out of the "
-        "file.",
-        column=place + 1,
-    )
+    def _check(self, facts: dict[str, Any]) -> tuple[tuple[str, ...], list[str]]:
+        """What the file says of itself is not proof, but reason enough to refuse it."""
+        width = max(len(facts["names"]), facts["leaves"])
+        if width > self.options.max_columns:
+            raise too_many_columns(self.name, f"{width:,}", self.options, None)
+        names, notes = name_columns(self.name, facts["names"], 1)
+        for place, kind in enumerate(facts["kinds"]):
+            if not kind:
+                raise TableError(
+                    self.name,
+                    f"the column {names[place]!r} holds {facts['types'][place]}, which is neither "
+                    "number nor text. Leave it out of the file.",
+                    column=place + 1,
+                )
+        stated = facts["bytes"]
+        if self.options.max_bytes:
+            stated = max(stated, 8 * facts["rows"] * width)
+        most = most_unpacked(self.options.max_bytes, len(self.source.data))
+        if stated > most:
+            raise TableError(
+                self.name,
+                f"it unpacks to more than {most:,} bytes, the most that is read. Raise "
+                "--max-bytes if you trust the file.",
+            )
+        self.budget.check(facts["rows"], width)
+        return names, notes
 
+    def _add(
+        self,
+        columns: list[Cells],
+        levels: list[list[str]],
+        kinds: list[str],
+        facts: dict[str, Any],
+        data: memoryview,
+    ) -> None:
+        rows = facts["rows"]
+        at = 0
 
-def _plain(cell: object) -> Cell:
-    if isinstance(cell, decimal.Decimal):
-        return int(cell) if cell == cell.to_integral_value() else float(cell)
-    if isinstance(cell, datetime.date | datetime.time):
-        return cell.isoformat()
-    return cell  # type: ignore[return-value]
+        def take(size: int) -> memoryview:
+            nonlocal at
+            at += size
+            return data[at - size : at]
+
+        for column, known, kind, part in zip(columns, levels, kinds, facts["parts"], strict=True):
+            if kind == "null":
+                column.append(Values(np.zeros(rows), np.ones(rows, np.bool_)))
+            elif kind == "decimal":
+                column.append(Plain(bytes(take(part["size"])).decode(), rows))
+            elif kind == "text":
+                lengths = np.frombuffer(take(4 * part["texts"]), np.uint32).tolist()
+                self.text_bytes += part["size"]
+                if self.text_bytes > self.most_text:
+                    raise self._refusal("memory")
+                joined = str(take(part["size"]), "utf-8")
+                ends = [0, *itertools.accumulate(lengths)]
+                known += [joined[a:b] for a, b in itertools.pairwise(ends)]
+                codes = np.frombuffer(take(4 * rows), np.int32).copy()
+                column.append(Codes(codes, known))
+            else:
+                form = np.dtype(part["type"])
+                values = np.frombuffer(take(form.itemsize * rows), form).copy()
+                gaps = np.frombuffer(take(rows), np.bool_).copy() if part["gaps"] else None
+                column.append(Values(values, gaps))
+
+    def _next(self, found: Iterator[Frame]) -> Frame:
+        frame = next(found)
+        if "error" in frame[0]:
+            raise self._refusal(frame[0]["error"], frame[0].get("reason", ""))
+        return frame
+
+    def _refusal(self, what: str, reason: str = "") -> TableError:
+        if what == "memory":
+            return TableError(
+                self.name,
+                f"reading it takes more than {self.memory >> 20:,} MiB of memory, the most for a "
+                "file of its size. Raise --max-bytes if you trust it, or save it in smaller row "
+                "groups.",
+            )
+        if what == "time":
+            return TableError(
+                self.name,
+                f"reading it takes longer than {self.seconds} s, the most for a file of its size. "
+                "Raise --max-cells if you trust it, or save it in fewer row groups.",
+            )
+        return TableError(self.name, f"the Parquet file is damaged ({reason}).")
+
+    def _frames(self) -> Generator[Frame, None, None]:
+        """From a process of its own, or, where none can be started, from this one."""
+        asked = {
+            "path": [os.path.abspath(entry) for entry in sys.path if entry],
+            "memory": self.memory,
+            "seconds": self.seconds,
+        }
+        quiet = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
+        try:
+            process = subprocess.Popen(
+                [sys.executable or "", "-I", str(Path(parquet_process.__file__))],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=os.environ | quiet | {"ARROW_DEFAULT_MEMORY_POOL": "system"},
+            )
+        except OSError:
+            yield from frames(self.source.data)
+            return
+        assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+        try:
+            with suppress(OSError):  # if it is gone it will not say that it is ready
+                process.stdin.write(json.dumps(asked).encode() + b"\n")
+                process.stdin.flush()
+            if read_frame(process.stdout) is None:
+                yield from frames(self.source.data)
+                return
+            with suppress(OSError):
+                process.stdin.write(self.source.data)
+                process.stdin.close()
+            while (frame := read_frame(process.stdout)) is not None:
+                yield frame
+            yield {"error": self._end_of(process.wait()), "reason": "its reader crashed"}, b""
+        finally:
+            process.kill()
+            process.stdout.close()
+            with suppress(OSError):
+                process.stdin.close()
+            process.wait()
+
+    def _end_of(self, code: int) -> str:
+        """Why a process ended without a word: its time was up, memory was refused to it, or not."""
+        if code in (-getattr(signal, "SIGXCPU", 0), -getattr(signal, "SIGKILL", 0)):
+            return "time"
+        return "memory" if code == -getattr(signal, "SIGABRT", 0) else "damaged"

@@ -1,5 +1,6 @@
 """From a file or a built-in name to a Table: the reader, the target and each column's kind."""
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -44,7 +45,8 @@ def read_table(
     numeric: Sequence[Position] = (),
     categorical: Sequence[Position] = (),
     drop: Sequence[Position] = (),
-    max_bytes: int = 2 << 30,
+    max_bytes: int | None = None,
+    max_cells: int | None = None,
     max_columns: int = 10_000,
     max_levels: int = 1_000,
     like: Schema | None = None,
@@ -69,7 +71,10 @@ def read_table(
         numeric: columns to be read as numbers; a value that is none is refused.
         categorical: columns to be read as categories.
         drop: columns to be left out.
-        max_bytes: the most that is read, after decompression.
+        max_bytes: the most that is read, after decompression; None means 2 GiB, and of a packed
+            file at most 512 MiB or 20 times its size.
+        max_cells: the most cells; None means 25 million (3 million in a workbook), or as many as
+            the file has bytes.
         max_columns: the most columns that are read.
         max_levels: the most levels a category may have before it is left out.
         like: what a model expects. Columns are found by name and read as that kind, others are
@@ -101,6 +106,7 @@ def read_table(
         categorical=categorical,  # type: ignore[arg-type]
         drop=drop,  # type: ignore[arg-type]
         max_bytes=max_bytes,
+        max_cells=max_cells,
         max_columns=max_columns,
         max_levels=max_levels,
     )
@@ -288,12 +294,11 @@ def _table(
 
 
 def _rows_of(grid: Grid, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Grid:
-    rows = np.flatnonzero(kept).tolist()
     return Grid(
         grid.source,
         grid.names,
-        [[column[row] for row in rows] for column in grid.columns],
-        [grid.lines[row] for row in rows],
+        [list(itertools.compress(column, kept)) for column in grid.columns],
+        list(itertools.compress(grid.lines, kept)),
         header_line=grid.header_line,
         declared=grid.declared,
     )

@@ -3,6 +3,8 @@
 from importlib import import_module
 from types import ModuleType
 
+from expacc.plain import one_line
+
 __all__ = ["TableError", "need"]
 
 
@@ -23,7 +25,7 @@ class TableError(ValueError):
             where += f", line {line}"
         if column is not None:
             where += f", column {column}"
-        super().__init__(f"{where}: {message}")
+        super().__init__(one_line(f"{where}: {message}"))
         self.source, self.line, self.column = source, line, column
         self.message = message
 

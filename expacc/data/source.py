@@ -1,10 +1,10 @@
 """Open a file, undo its compression within a limit, and say what is inside by its first bytes."""
 
-import gzip
 import hashlib
 import io
 import lzma
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from expacc.data.refusals import TableError, need
 __all__ = [
     "COMPRESSIONS",
     "Source",
+    "most_unpacked",
     "open_source",
     "refuse_other_formats",
     "table_name",
@@ -45,7 +46,14 @@ _UNREADABLE = {
     ".feather": "save it as Parquet",
     ".pkl": "save it as CSV or Parquet; a pickle can run code",
 }
+_MOST = 2 << 30
+# What a packed file may become by default. Beyond it someone has to vouch for the file: 20 times
+# its size is what tables of text seldom reach, 512 MiB what can be read in a moderate memory.
+_UNPACKED, _TIMES = 512 << 20, 20
 _CHUNK = 1 << 20
+# What a stream leaves over is copied for the next one, and there may be many: small chunks.
+_PACKED_CHUNK = 1 << 12
+_NOT_ZERO = re.compile(rb"[^\0]")
 _XZ_MEMORY = 1 << 30  # xz -9 needs 65 MiB; a file may ask for 4 GiB
 # One byte of Zstandard can mean 32 KiB (a run-length block), so the limit is checked every KiB.
 _ZST_CHUNK = 1 << 10
@@ -59,6 +67,7 @@ class Source:
     suffix: str
     data: bytes
     sha256: str
+    size: int = 0  # on the disk
 
 
 def table_suffix(path: Path) -> str:
@@ -80,13 +89,15 @@ def refuse_other_formats(path: Path) -> None:
         raise TableError(path.name, f"{table_suffix(path)} files are not read; {cure}.")
 
 
-def open_source(path: Path, max_bytes: int) -> Source:
+def open_source(path: Path, max_bytes: int | None = None) -> Source:
     """Read a file whole; refuse what is missing, damaged, too large or not what its name says."""
     name = path.name
-    raw = _read(path, max_bytes)
+    raw = _read(path, max_bytes or _MOST)
     suffix = table_suffix(path)
     packed = path.suffix.lower()
-    data = _unpack(name, packed, raw, max_bytes) if packed in COMPRESSIONS else raw
+    data = raw
+    if packed in COMPRESSIONS:
+        data = _unpack(name, packed, raw, most_unpacked(max_bytes, len(raw)))
     if not data:
         raise TableError(name, "the file is empty.")
     expected = {".xlsx": "a ZIP archive or a workbook", ".parquet": "a Parquet file"}
@@ -101,7 +112,12 @@ def open_source(path: Path, max_bytes: int) -> Source:
             )
     elif found is not None:
         raise TableError(name, f"the content is {found[0]}, not text; {found[1]}.")
-    return Source(name, suffix, data, hashlib.sha256(raw).hexdigest())
+    return Source(name, suffix, data, hashlib.sha256(raw).hexdigest(), len(raw))
+
+
+def most_unpacked(max_bytes: int | None, size: int) -> int:
+    """Bytes that a file of this size may unpack to, unless someone vouches for more."""
+    return max_bytes or min(_MOST, max(_UNPACKED, _TIMES * size))
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
@@ -130,50 +146,67 @@ def _too_large(name: str, max_bytes: int, verb: str) -> TableError:
 
 
 def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
+    whole = io.BytesIO()  # a list of parts, joined, would take twice the memory
     stream = {".gz": _gunzip, ".xz": _unxz, ".zst": _unzstd}[packed]
     what = COMPRESSIONS[packed]
     try:
         for part in stream(raw):
-            size += len(part)
-            if size > max_bytes:
+            if whole.tell() + len(part) > max_bytes:
                 raise _too_large(name, max_bytes, "unpacks to")
-            parts.append(part)
+            whole.write(part)
     except EOFError:
         raise TableError(
-            name, f"the {what} data end too early, after {size:,} bytes of content; fetch it again."
+            name,
+            f"the {what} data end too early, after {whole.tell():,} bytes of content; fetch it "
+            "again.",
         ) from None
     except (OSError, lzma.LZMAError, zlib.error) as error:
         raise TableError(
             name, f"the content must be {what} data, as its name says, and undamaged ({error})."
         ) from None
-    return b"".join(parts)
+    return whole.getvalue()
 
 
 def _gunzip(raw: bytes) -> Iterator[bytes]:
     if not raw:
         raise EOFError
-    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
-        while part := stream.read(_CHUNK):
-            yield part
+    at = 0
+    while at < len(raw):
+        stream = zlib.decompressobj(wbits=31)
+        while not stream.eof:
+            rest = raw[at : at + _PACKED_CHUNK]
+            if not rest:
+                raise EOFError
+            at += len(rest)
+            while part := stream.decompress(rest, _CHUNK):
+                yield part
+                rest = stream.unconsumed_tail
+        at = _next_stream(raw, at - len(stream.unused_data), 1)
 
 
 def _unxz(raw: bytes) -> Iterator[bytes]:
     # lzma.LZMAFile would pass over rubbish behind the last stream.
-    rest = raw
-    if not rest:
+    if not raw:
         raise EOFError
-    while rest:
+    at = 0
+    while at < len(raw):
         stream = lzma.LZMADecompressor(memlimit=_XZ_MEMORY)
         while not stream.eof:
-            yield stream.decompress(rest, _CHUNK)
             rest = b""
-            if stream.needs_input and not stream.eof:
-                raise EOFError
-        rest = stream.unused_data
-        if len(rest) % 4 == 0:
-            rest = rest.lstrip(b"\0")  # padding that the format allows
+            if stream.needs_input:
+                rest = raw[at : at + _PACKED_CHUNK]
+                if not rest:
+                    raise EOFError
+                at += len(rest)
+            yield stream.decompress(rest, _CHUNK)
+        at = _next_stream(raw, at - len(stream.unused_data), 4)
+
+
+def _next_stream(raw: bytes, at: int, unit: int) -> int:
+    """Where the next stream begins: behind zeros, by so many at a time, as the formats allow."""
+    found = _NOT_ZERO.search(raw, at)
+    end = found.start() if found else len(raw)
+    return end if (end - at) % unit == 0 else at
 
 
 def _unzstd(raw: bytes) -> Iterator[bytes]:

@@ -89,9 +89,7 @@ def stratified_folds(
     splits = []
     for repeat in range(repeats):
         random = generator(seed, name, "folds", folds, repeat)
-        order = np.concatenate(
-            [random.permutation(np.flatnonzero(codes == code)) for code in np.unique(codes)]
-        )
+        order = np.concatenate([random.permutation(group) for group in _by_class(codes)])
         part = np.empty(len(codes), np.int64)
         # Dealt in one round over all classes, so that sizes stay even; from a random part, so that
         # a rare class does not always fall to the first.
@@ -109,10 +107,21 @@ def stratified_folds(
     return Splits(tuple(splits), {**how, "name": name}, _rare_notes(codes, names, folds))
 
 
+def _by_class(codes: Rows) -> list[Rows]:
+    """The rows of each class, in one sort: there may be as many classes as rows."""
+    order = np.argsort(codes, kind="stable")
+    ends = np.flatnonzero(np.diff(codes[order])) + 1
+    return np.split(order, ends)
+
+
+_MOST_NOTES = 10
+
+
 def _rare_notes(codes: Rows, names: Sequence[str], folds: int) -> tuple[str, ...]:
     counts = np.bincount(codes)
+    rare = np.flatnonzero((counts > 0) & (counts < folds)).tolist()
     notes = []
-    for code in np.flatnonzero((counts > 0) & (counts < folds)).tolist():
+    for code in rare[:_MOST_NOTES]:
         count = int(counts[code])
         note = (
             f"Warning: the class {names[code]!r} has {count} row(s), fewer than {folds} folds: it "
@@ -121,7 +130,13 @@ def _rare_notes(codes: Rows, names: Sequence[str], folds: int) -> tuple[str, ...
         if count == 1:
             note += ", and from the training rows of the one that tests it"
         notes.append(note + ".")
-    return tuple(notes)
+    return (*notes, *_rest(len(rare)))
+
+
+def _rest(found: int) -> tuple[str, ...]:
+    """A line for the notes that are not given one by one."""
+    more = found - _MOST_NOTES
+    return (f"Warning: {more:,} more classes have too few rows.",) if more > 0 else ()
 
 
 def five_by_two(
@@ -152,14 +167,16 @@ def holdout(
     if not 1 <= total < len(codes):
         raise ValueError(f"share must leave rows on both sides of {len(codes)}; got {share}.")
     random = generator(seed, name, "holdout", share)
-    groups = [random.permutation(np.flatnonzero(codes == code)) for code in np.unique(codes)]
+    groups = [random.permutation(group) for group in _by_class(codes)]
     sizes = np.array([len(group) for group in groups])
     # Largest remainders make the shares add up; every class keeps a row for training.
     exact = sizes * (total / len(codes))
     take = np.minimum(np.floor(exact).astype(np.int64), sizes - 1)
-    for place in np.argsort(take - exact, kind="stable"):
-        if take.sum() < total and take[place] < sizes[place] - 1:
+    left = total - int(take.sum())
+    for place in np.argsort(take - exact, kind="stable").tolist():
+        if left > 0 and take[place] < sizes[place] - 1:
             take[place] += 1
+            left -= 1
     if not take.sum():
         raise ValueError(
             f"share must leave a row to test; got {share} of {len(codes)} rows in "
@@ -167,11 +184,12 @@ def holdout(
         )
     test = np.sort(np.concatenate([group[:n] for group, n in zip(groups, take, strict=True)]))
     train = np.setdiff1d(np.arange(len(codes)), test)
-    notes = tuple(
+    rare = [
         f"Warning: the class {names[code]!r} has {size} row(s), too few for the test rows."
         for code, size, n in zip(np.unique(codes).tolist(), sizes.tolist(), take, strict=True)
         if n == 0
-    )
+    ]
+    notes = (*rare[:_MOST_NOTES], *_rest(len(rare)))
     how = {"kind": "holdout", "share": share, "seed": seed, "name": name}
     return Splits((Split("holdout", train, _NO_ROWS, test),), how, notes)
 
@@ -187,7 +205,8 @@ def given_splits(table: Table) -> Splits:
     for split in table.given:
         absent = np.setdiff1d(codes[split.test], codes[split.train])
         if absent.size:
-            names = ", ".join(repr(table.target.classes[code]) for code in absent.tolist())
+            names = ", ".join(repr(table.target.classes[code]) for code in absent[:10].tolist())
+            names += ", …" if absent.size > 10 else ""
             notes.append(f"Warning: {split.name}: no training row has the class(es) {names}.")
     how = {"kind": "given", "folds": len(table.given), "name": table.name}
     return Splits(table.given, how, tuple(notes))

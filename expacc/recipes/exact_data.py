@@ -234,7 +234,7 @@ def _old_workbook(source: Source) -> Grid:
         raise TableError(source.name, "there is no row of data.")
     names, notes = name_columns(source.name, [str(cell.value) for cell in sheet.row(0)], 1)
     absent = (xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK, xlrd.XL_CELL_ERROR)
-    columns: list[list[Cell]] = [
+    columns: list[Sequence[Cell]] = [
         [None if cell.ctype in absent else cell.value for cell in sheet.col(place)[1:]]
         for place in range(sheet.ncols)
     ]
@@ -262,7 +262,7 @@ def _table(name: str, grids: Sequence[Grid], files: Files, sha256: str) -> Table
             )
     goal = _place(first, files.target)
     unwanted = {_place(first, position) for position in files.drop}
-    columns: list[list[Cell]] = [
+    columns: list[Sequence[Cell]] = [
         [cell for grid in grids for cell in grid.columns[place]]
         for place in range(len(first.names))
     ]

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Sequence
 
+from expacc.plain import plain
 from expacc.recipes.account import Result
 from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
-from expacc.study.plain_text import plain
 
 __all__ = ["escape", "page_markdown", "table"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.refusals import check_choice, check_count, check_number
-from expacc.study.cost import trials_for
+from expacc.study.cost import check_size, trials_for
 from expacc.study.engine import Engine, Outcome, run_items
 from expacc.study.items import WorkItem, versions
 from expacc.study.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
@@ -162,6 +162,7 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
     for table in tables:
         if table.name in facts:
             raise ValueError(f"tables must have different names; got {table.name!r} twice.")
+        check_size(table)
         try:
             dealt = _splits(table, settings)
         except ValueError as error:

@@ -15,7 +15,7 @@ from expacc.study.pace import pace
 from expacc.study.selection import INNER_FOLDS, SMALL
 from expacc.study.work import MODELS
 
-__all__ = ["fold_seconds", "trials_for"]
+__all__ = ["check_size", "features_of", "fold_seconds", "trials_for"]
 
 # Seconds: per step, however few runs share it; per run and row of a batch; per feature of that row,
 # which has to be fetched; and per weight. Large products are cheaper.
@@ -24,6 +24,9 @@ PER_ROW, EXACT_PER_ROW, PER_FEATURE = 1.0e-7, 1.5e-7, 7e-10
 PER_WEIGHT = {"linear": 5e-10, "mlp": 3e-10}
 # From four rivals on EXACT is an integral with a factor for each, in the end for the nearest only.
 PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
+
+MOST_CLASSES = 10_000
+MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
 
 TRIALS = (8, 20)
 FOLD = 8.5  # seconds that trials may take: fifteen folds on two cores are then about a minute
@@ -61,13 +64,33 @@ def fold_seconds(
     return total
 
 
+def features_of(table: Table) -> int:
+    """Features of a model: one for a number, one for each level of a category."""
+    return sum(max(1, len(column.levels)) for column in table.columns)
+
+
+def check_size(table: Table) -> None:
+    """Raise for a table that can be read, but not be trained on."""
+    classes, features = len(table.target.classes), features_of(table)
+    if classes > MOST_CLASSES:
+        raise ValueError(
+            f"{table.name}: the target must have at most {MOST_CLASSES:,} classes; "
+            f"{table.target.name!r} has {classes:,}. Is it a number to be predicted, or an "
+            "identifier? --target takes another column."
+        )
+    if table.rows * features > MOST_VALUES:
+        raise ValueError(
+            f"{table.name}: rows × features must be at most {MOST_VALUES:,}; got {table.rows:,} × "
+            f"{features:,}, one for each level of a category. Lower --max-levels, or --drop some."
+        )
+
+
 def trials_for(table: Table, model: str) -> int:
     """As many trials as the default contest on this table can have in about a minute, 8 to 20.
 
     The same for every loss, and whatever losses and folds are asked for.
     """
-    features = sum(max(1, len(column.levels)) for column in table.columns)
-    return usual_trials(table.rows, features, len(table.target.classes), model)
+    return usual_trials(table.rows, features_of(table), len(table.target.classes), model)
 
 
 def usual_trials(rows: int, features: int, classes: int, model: str) -> int:

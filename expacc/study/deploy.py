@@ -23,7 +23,7 @@ from expacc.files import read_whole, write_whole
 from expacc.refusals import check_choice
 from expacc.stored import check_shape, is_sealed, parse_json, seal
 from expacc.study.compare import Settings, check_device
-from expacc.study.cost import trials_for
+from expacc.study.cost import check_size, trials_for
 from expacc.study.items import WorkItem
 from expacc.study.leaderboard import leaderboard
 from expacc.study.loss_names import loss_name
@@ -45,6 +45,7 @@ _SHAPE = {
     "sha256": dict.fromkeys(FILES, str),
     "seal?": str,
 }
+BLOCK = 1 << 25  # values of features that are in memory at a time
 _OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "drop")  # options a model does not keep
 
 
@@ -74,11 +75,20 @@ class Deployed:
 
     def predict(self, table: Table) -> tuple[list[str], NDArray[np.float64]]:
         """The class of each row, and calibrated probabilities in the order of ``classes``."""
-        features = self.preprocessor.transform(table, dtype=np.float64)
-        if not len(features):
-            return [], np.empty((0, len(self.classes)))
-        found = self.classifier.predict(features)
-        return [str(label) for label in found], self.classifier.predict_proba(features)
+        labels: list[str] = []
+        chances = [np.empty((0, len(self.classes)))]
+        step = max(1, BLOCK // max(1, self.preprocessor.width))
+        for start in range(0, table.rows, step):
+            rows = np.arange(start, min(start + step, table.rows))
+            features = self.preprocessor.transform(table, rows, dtype=np.float64)
+            try:
+                labels += map(str, self.classifier.predict(features))
+                chances.append(self.classifier.predict_proba(features))
+            except ValueError as error:
+                if start == 0:
+                    raise
+                raise ValueError(f"In the rows from {start} on: {error}") from None
+        return labels, np.concatenate(chances)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -193,6 +203,7 @@ def train_by_choice(
     """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
     check_choice("model", model, tuple(MODELS))
     check_device(device)
+    check_size(table)
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
     labels = np.array(table.target.classes)[table.target.codes]
@@ -214,6 +225,7 @@ def train_loss(
     So what the study measured is the accuracy of this very procedure.
     """
     asked = Settings(losses=(loss,), model=model, trials=trials, seed=seed)  # checks them
+    check_size(table)
     count = asked.trials or trials_for(table, asked.model)
     preprocessor = Preprocessor.fit(table)
     codes = np.asarray(table.target.codes)

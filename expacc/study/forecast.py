@@ -18,19 +18,25 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
     """Seconds for these items of a study, with so many processes at a time."""
     if not items:
         return 0.0
-    spent = [_seconds(study, item) for item in items]
+    shapes = {name: _shape(study, name) for name in {item.payload["table"] for item in items}}
+    spent = [_seconds(study, item, shapes[item.payload["table"]]) for item in items]
     # The last item may run alone.
     return START + max(max(spent), sum(spent) / max(1, workers))
 
 
-def _seconds(study: Study, item: WorkItem) -> float:
+def _shape(study: Study, name: str) -> tuple[int, int]:
+    """Features, one for each level of a category, and classes."""
+    facts = json.loads(bytes(study.shared[f"{name}/facts"]))
+    features = sum(max(1, len(levels)) for _, _, levels in facts["columns"])
+    return features, len(facts["classes"])
+
+
+def _seconds(study: Study, item: WorkItem, shape: tuple[int, int]) -> float:
     ask = item.payload
     name = ask["table"]
-    facts = json.loads(bytes(study.shared[f"{name}/facts"]))
     return fold_seconds(
         len(study.shared[f"{name}/split/{ask['fold']}/train"]),
-        sum(max(1, len(levels)) for _, _, levels in facts["columns"]),
-        len(facts["classes"]),
+        *shape,
         losses=ask["losses"],
         model=ask["model"],
         trials=ask["trials"],

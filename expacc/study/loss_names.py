@@ -1,6 +1,6 @@
 """What losses are called in front of people, and which of them train for accuracy."""
 
-from expacc.study.plain_text import plain
+from expacc.plain import plain
 
 __all__ = [
     "ACCURACY_TRAINED",

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from expacc.plain import plain
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name
 from expacc.study.pace import PROTOCOL, pace_text
-from expacc.study.plain_text import plain, share_text, trials_text
+from expacc.study.plain_text import share_text, trials_text
 from expacc.study.protocol import read_protocol
 from expacc.study.record import StudyRecord
 

@@ -1,30 +1,6 @@
-"""Text as people see it: numbers with their signs, names without tricks."""
+"""Numbers as people read them, with their signs and units."""
 
-import unicodedata
-
-__all__ = ["duration", "percent", "plain", "points", "share_text", "trials_text"]
-
-
-def plain(text: str, most: int = 0) -> str:
-    """Replace what a name must not bring: controls, direction changes, halves of characters.
-
-    Args:
-        text: any string.
-        most: letters to keep; 0 for all.
-
-    >>> plain("a\\x1b[31mb"), plain("a long name", 6)
-    ('a\ufffd[31mb', 'a lon…')
-    """
-    kept = "".join("\ufffd" if _bad(letter) else letter for letter in text)
-    return kept[: most - 1] + "…" if 0 < most < len(kept) else kept
-
-
-def _bad(letter: str) -> bool:
-    if letter in "\n\t" or " " <= letter <= "~":
-        return False
-    turns = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
-    kind, turn = unicodedata.category(letter), unicodedata.bidirectional(letter)
-    return kind in ("Cc", "Cs", "Zl", "Zp") or turn in turns
+__all__ = ["duration", "percent", "points", "share_text", "trials_text"]
 
 
 def percent(share: float | None) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from expacc.files import write_whole
+from expacc.plain import plain
 from expacc.study.figures import Chart
 from expacc.study.figures_folds import difference_chart, fold_chart, noise_chart
 from expacc.study.figures_predictions import confusion, reliability_chart
@@ -15,7 +16,7 @@ from expacc.study.leaderboard_table import Entry, TableBoard
 from expacc.study.loss_names import OUTSIDE, REFERENCE, loss_name
 from expacc.study.methods import methods_text, setting_text
 from expacc.study.palette import Look, looks
-from expacc.study.plain_text import duration, percent, plain, points, share_text
+from expacc.study.plain_text import duration, percent, points, share_text
 from expacc.study.record import StudyRecord
 from expacc.study.report_files import leaderboard_csv, leaderboard_json, suspects_csv
 from expacc.study.report_tables import (

@@ -4,11 +4,11 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from expacc.plain import safe_cell
 from expacc.study.leaderboard import Leaderboard
 from expacc.study.leaderboard_table import Entry, TableBoard
 from expacc.study.record import StudyRecord
@@ -26,12 +26,10 @@ def _csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A spreadsheet runs text that starts like a formula; an apostrophe stops it."""
     if isinstance(value, float):
         return f"{value:.6g}"
-    number = isinstance(value, str) and re.fullmatch(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?", value)
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")) and not number:
-        return "'" + value
+    if isinstance(value, str):
+        return safe_cell(value)
     return "" if value is None else value
 
 

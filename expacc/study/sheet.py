@@ -13,8 +13,8 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from expacc.plain import plain
 from expacc.study.palette import DARK
-from expacc.study.plain_text import plain
 
 __all__ = ["render"]
 

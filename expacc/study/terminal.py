@@ -8,9 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from expacc.plain import plain
 from expacc.study.leaderboard import Leaderboard
 from expacc.study.loss_names import OUTSIDE
-from expacc.study.plain_text import plain, share_text
+from expacc.study.plain_text import share_text
 from expacc.study.report_tables import board_table, failure_table, overall_table
 
 __all__ = ["print_leaderboard"]

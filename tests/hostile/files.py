@@ -400,7 +400,7 @@ BINARY = [
     Case(
         "workbook, other sheet",
         lambda: workbook(["a"], [1]),
-        refused=("no sheet 'May'", "it has: Sheet"),
+        refused=("no sheet 'May'", "it has: 'Sheet'"),
         options={"sheet": "May"},
         file="x.xlsx",
     ),

@@ -1,0 +1,51 @@
+"""Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere."""
+
+import re
+import unicodedata
+
+__all__ = ["one_line", "plain", "safe_cell"]
+
+_JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
+_FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
+_NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
+
+
+def plain(text: str, most: int = 0) -> str:
+    """Replace what a name must not bring: controls, direction changes, halves of characters.
+
+    Args:
+        text: any string.
+        most: letters to keep; 0 for all.
+
+    >>> plain("a\\x1b[31mb"), plain("a long name", 6)
+    ('a\ufffd[31mb', 'a lon…')
+    """
+    kept = "".join("\ufffd" if _bad(letter) else letter for letter in text)
+    return kept[: most - 1] + "…" if 0 < most < len(kept) else kept
+
+
+def _bad(letter: str) -> bool:
+    if letter in "\n\t" or " " <= letter <= "~":
+        return False
+    kind = unicodedata.category(letter)
+    return kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and letter not in _JOINERS)
+
+
+def one_line(text: str, most: int = 10_000) -> str:
+    """The same for a line of output: no line breaks, and an end.
+
+    >>> one_line("a\\nb")
+    'a b'
+    """
+    return plain(" ".join(text[: most + 1].splitlines()), most)
+
+
+def safe_cell(text: str) -> str:
+    """A spreadsheet runs text that starts like a formula; an apostrophe stops it.
+
+    >>> safe_cell("=A1"), safe_cell("-1.5"), safe_cell("-A1"), safe_cell("a=1")
+    ("'=A1", '-1.5', "'-A1", 'a=1')
+    """
+    begins = text.lstrip()[:1]
+    risky = text[:1] in ("\t", "\r", "\n") or (begins != "" and begins in _FORMULA)
+    return "'" + text if risky and not _NUMBER.fullmatch(text) else text
