@@ -20,11 +20,11 @@ from rich.progress import track
 from rich.table import Table
 from torch import Tensor
 
+from expacc.compare.serialize import unpack_split
+from expacc.compare.study import Settings, plan_study
+from expacc.compare.training_budget import pace
 from expacc.data import Preprocessor, read_table
 from expacc.schedules import geometric
-from expacc.study.compare import Settings, plan_study
-from expacc.study.pace import pace
-from expacc.study.parcel import unpack_split
 from expacc.training import Model, Plan, Rows, Run, train_runs
 
 MARGINS, LAST_SIGMA = (0.01, 0.05, 0.5), 0.0005

@@ -22,8 +22,8 @@ from pathlib import Path
 from machine import RESULTS, facts
 
 import expacc  # noqa: F401  (before studies, which does without it where it can)
-from expacc.study.engine import Outcome, run_items
-from expacc.study.store import Store
+from expacc.runner.engine import Outcome, run_items
+from expacc.runner.store import Store
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from studies import failed_rows, plan

@@ -32,7 +32,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from expacc.study.stats import (
+from expacc.stats import (
     combined_5x2_f,
     conover,
     corrected_paired_t,

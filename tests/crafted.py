@@ -6,12 +6,12 @@ import random
 import shutil
 import sqlite3
 
+from expacc.compare.leaderboard import leaderboard
+from expacc.compare.page_files import leaderboard_csv, leaderboard_json, suspects_csv
+from expacc.compare.study import Settings, load_record, plan_study, run_study
+from expacc.compare.suspects import suspects
 from expacc.data import read_table
-from expacc.study.compare import Settings, load_record, plan_study, run_study
-from expacc.study.digests import digests, write_digests
-from expacc.study.leaderboard import leaderboard
-from expacc.study.report_files import leaderboard_csv, leaderboard_json, suspects_csv
-from expacc.study.suspects import suspects
+from expacc.runner.digests import digests, write_digests
 
 SMALL = Settings(losses=("hinge",), trials=1, folds="2", seeds=1)
 NASTY = (

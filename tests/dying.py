@@ -12,15 +12,16 @@ from pathlib import Path
 import fake_recipes
 import numpy as np
 
+from expacc.compare import study as compare
+from expacc.compare.deploy import Deployed
+from expacc.compare.study import Settings, plan_study, run_study
 from expacc.data import Column, Labels, Table
 from expacc.data.preprocess import Preprocessor
 from expacc.estimator import AccuracyClassifier
 from expacc.recipes.recipe import Ask
 from expacc.recipes.runner import How, run_recipe
-from expacc.study import compare, store_files
-from expacc.study.compare import Settings, plan_study, run_study
-from expacc.study.deploy import Deployed
-from expacc.study.rows import Predictions, Row
+from expacc.runner import store_files
+from expacc.runner.rows import Predictions, Row
 
 SETTINGS = Settings(losses=("hinge",), trials=1, folds="2", seeds=1)
 ROWS = 12

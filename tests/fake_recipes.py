@@ -12,8 +12,8 @@ import numpy as np
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
 from expacc.recipes.recipe import Recipe, Work
 from expacc.recipes.sources import file, missing, need
-from expacc.study.items import WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import WorkItem
+from expacc.runner.rows import Row
 
 TABLES = ("adult", "car", "wine")
 PAPER = {"adult": (85.2, 0.1), "car": (95.2, 0.14), "wine": (99.0, None)}
@@ -124,8 +124,8 @@ def _time(words):
 def draw(words):
     from matplotlib.figure import Figure
 
-    from expacc.study.figures import chart
-    from expacc.study.palette import looks
+    from expacc.report.figures import chart
+    from expacc.report.palette import looks
 
     look = looks({"exact"})["exact"]
 

@@ -22,8 +22,8 @@ if "pytest" not in sys.modules and "expacc" not in sys.modules and "ray" not in 
 
 import numpy as np
 
-from expacc.study.items import WorkItem
-from expacc.study.rows import Predictions, Row
+from expacc.runner.items import WorkItem
+from expacc.runner.rows import Predictions, Row
 
 ROWS = 3  # of an item
 WAIT = "STUDY_WAIT"  # environment: seconds of an item
@@ -143,8 +143,8 @@ def content(rows):
 
 def main(folder, count, workers):
     """Run or resume a study, and write down each item that was reported as saved."""
-    from expacc.study.engine import run_items
-    from expacc.study.store import Store
+    from expacc.runner.engine import run_items
+    from expacc.runner.store import Store
 
     with (
         Store.open(folder, {"items": count}) as store,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from expacc.study.record import StudyRecord, TableFacts
-from expacc.study.rows import Predictions, Row
+from expacc.compare.record import StudyRecord, TableFacts
+from expacc.runner.rows import Predictions, Row
 
 LOSSES = ("cross_entropy", "exact", "leaky_expected_error", "mixed_expected_error", "focal")
 # How far each shifts a row's margin, and how much of that a wrong label takes away.

@@ -6,9 +6,9 @@ import pytest
 pytest.importorskip("scipy")
 pytest.importorskip("scikit_posthocs")
 
-from expacc.study.answer import Rival, answer_many_tables, answer_one_table, p_text
-from expacc.study.one_table import PairedTest
-from expacc.study.stats import conover, wilcoxon_against
+from expacc.compare.answer import Rival, answer_many_tables, answer_one_table, p_text
+from expacc.stats import conover, wilcoxon_against
+from expacc.stats.one_table import PairedTest
 
 
 def rival(name, accuracy, p_value, reference=0.921, interval=None):

@@ -13,8 +13,8 @@ from unittest.mock import Mock
 import pytest
 
 from expacc.cli import main
-from expacc.study.compare import load_record
-from expacc.study.store import Store
+from expacc.compare.study import load_record
+from expacc.runner.store import Store
 
 TINY = ["--trials", "2", "--folds", "2", "--losses", "exact", "--workers", "0"]
 COMMANDS = ["compare", "show", "report", "fit", "predict", "read", "reproduce"]
@@ -221,9 +221,9 @@ def test_a_table_of_many_is_fitted_with_its_own_number_of_trials(tmp_path, monke
         asked.update(settings)
         raise Trained
 
-    monkeypatch.setattr("expacc.study.compare.load_record", lambda _: Mock(settings=settings))
-    monkeypatch.setattr("expacc.study.deploy.winner_of", lambda *_: "exact")
-    monkeypatch.setattr("expacc.study.deploy.train_loss", train)
+    monkeypatch.setattr("expacc.compare.study.load_record", lambda _: Mock(settings=settings))
+    monkeypatch.setattr("expacc.compare.deploy.winner_of", lambda *_: "exact")
+    monkeypatch.setattr("expacc.compare.deploy.train_loss", train)
     with pytest.raises(Trained):
         main(["fit", "iris", "--from", str(tmp_path), "--debug"])
     assert asked == {"model": "linear", "seed": 3, "device": "cpu"}

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from expacc.data import read_table
-from expacc.study import work
-from expacc.study.compare import (
+from expacc.compare import work
+from expacc.compare.runtime_model import fold_seconds, usual_trials
+from expacc.compare.search_space import trials_of
+from expacc.compare.selection import best_trial
+from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
+from expacc.compare.study import (
     Settings,
     best_so_far,
     identity,
@@ -13,13 +16,10 @@ from expacc.study.compare import (
     plan_study,
     run_study,
 )
-from expacc.study.cost import fold_seconds, usual_trials
-from expacc.study.loss_names import DEFAULT_LOSSES
-from expacc.study.pace import epochs_a_point, pace
-from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
-from expacc.study.rows import Row
-from expacc.study.selection import best_trial
-from expacc.study.space import trials_of
+from expacc.compare.training_budget import epochs_a_point, pace
+from expacc.data import read_table
+from expacc.report.loss_names import DEFAULT_LOSSES
+from expacc.runner.rows import Row
 from expacc.training import LOSS_NAMES
 
 SMALL = Settings(losses=("exact", "hinge"), trials=2, folds="2", seeds=1)

@@ -10,12 +10,12 @@ import dying
 import fake_recipes
 import pytest
 
+from expacc.compare.deploy import Deployed
+from expacc.compare.leaderboard import leaderboard
+from expacc.compare.page_files import leaderboard_csv
+from expacc.compare.study import load_record
 from expacc.recipes.runner import load_result
-from expacc.study.compare import load_record
-from expacc.study.deploy import Deployed
-from expacc.study.leaderboard import leaderboard
-from expacc.study.report_files import leaderboard_csv
-from expacc.study.store import Store
+from expacc.runner.store import Store
 
 HERE = Path(__file__).parent
 
@@ -57,7 +57,7 @@ def apart(tmp_path_factory):
 
 @pytest.mark.parametrize("work", TOLD)
 def test_a_death_at_any_write_is_made_good(apart, tmp_path, monkeypatch, work):
-    monkeypatch.setattr("expacc.study.compare.EXECUTOR", "dying:execute")
+    monkeypatch.setattr("expacc.compare.study.EXECUTOR", "dying:execute")
     folders = killed(work, tmp_path)
     assert len(folders) >= 30
     for number, folder in sorted(folders.items()):
@@ -93,7 +93,7 @@ def test_a_death_while_a_model_is_saved_leaves_no_mix(tmp_path):
 
 def test_a_study_without_its_notes_gets_them_again(tmp_path, monkeypatch):
     """As a version before this one could leave it."""
-    monkeypatch.setattr("expacc.study.compare.EXECUTOR", "dying:execute")
+    monkeypatch.setattr("expacc.compare.study.EXECUTOR", "dying:execute")
     planned = dying.plan_study([dying.table()], dying.SETTINGS)
     identity = dying.compare.identity(planned)
     for notes in ({}, {"started": "2026-01-01 10:00 UTC"}):

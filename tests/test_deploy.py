@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from expacc.cli import main
+from expacc.compare.deploy import Deployed, train_by_choice, train_loss, winner_of
+from expacc.compare.record import StudyRecord
 from expacc.data import read_table
-from expacc.study.deploy import Deployed, train_by_choice, train_loss, winner_of
-from expacc.study.record import StudyRecord
 
 COLOURS = ("red", "green", "blue")
 
@@ -195,7 +195,7 @@ def test_a_row_that_overflows_gets_no_label(saved, tmp_path, capsys):
 def test_rows_are_predicted_some_at_a_time(saved, monkeypatch):
     _, table, deployed = saved
     labels, chances = deployed.predict(table)
-    monkeypatch.setattr("expacc.study.deploy.BLOCK", 1)
+    monkeypatch.setattr("expacc.compare.deploy.BLOCK", 1)
     again, same = deployed.predict(table)
     assert again == labels
     np.testing.assert_allclose(same, chances, rtol=1e-12)

@@ -10,9 +10,9 @@ from crafted import NASTY, mutated, seeded
 from dying import model, table
 
 from expacc.cli import main
+from expacc.compare.deploy import Deployed
 from expacc.estimator import AccuracyClassifier
 from expacc.stored import seal
-from expacc.study.deploy import Deployed
 
 FILES = ("model.safetensors", "model.json", "table.json")
 

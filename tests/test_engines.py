@@ -12,10 +12,10 @@ import pytest
 import torch
 from studies import ROWS, WAIT, children, content, execute, failed_rows, plan
 
-from expacc.study import engine, interrupt, shared
-from expacc.study.engine import run_items, workers_for
-from expacc.study.items import WorkItem, load_executor, run_item
-from expacc.study.store import Store
+from expacc.runner import engine, interrupt, shared
+from expacc.runner.engine import run_items, workers_for
+from expacc.runner.items import WorkItem, load_executor, run_item
+from expacc.runner.store import Store
 
 HERE = Path(__file__).parent
 
@@ -112,7 +112,7 @@ def test_failed_rows_must_have_a_failure(tmp_path):
 def test_workers_that_cannot_start_are_a_sentence(tmp_path, monkeypatch):
     program = tmp_path / "boot.py"
     program.write_text("raise SystemExit(7)")
-    monkeypatch.setattr("expacc.study.local.BOOT", program)
+    monkeypatch.setattr("expacc.runner.local.BOOT", program)
     with pytest.raises(RuntimeError, match=r"workers must start; .* ended with exit status 7"):
         run(tmp_path, plan(2), workers=2)
 
@@ -225,7 +225,7 @@ def test_what_an_executor_prints_stays_off_stdout(tmp_path, capfd):
 def test_a_finished_study_starts_nothing(tmp_path, monkeypatch):
     _, first = run(tmp_path, plan(3))
     monkeypatch.setattr(engine, "run_item", None)
-    monkeypatch.setattr("expacc.study.local.replies", None)
+    monkeypatch.setattr("expacc.runner.local.replies", None)
     outcome, second = run(tmp_path, plan(3), workers=2)
     assert (outcome.done, outcome.skipped) == (0, 3)
     assert content(first) == content(second)

@@ -10,8 +10,8 @@ pytest.importorskip("scikit_posthocs")
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from expacc.study.figures_many import critical_difference_figure, profile_figure, svg_text
-from expacc.study.stats import critical_difference, dolan_more_profile
+from expacc.report.figures_many import critical_difference_figure, profile_figure, svg_text
+from expacc.stats import critical_difference, dolan_more_profile
 
 NAMES = ["cross entropy", "EXACT", "a loss with a rather long name", "focal", "hinge"]
 

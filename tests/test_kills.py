@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from studies import ROWS, WAIT, children, content, failed_rows, plan
 
-from expacc.study.engine import run_items
-from expacc.study.store import Store
+from expacc.runner.engine import run_items
+from expacc.runner.store import Store
 
 HERE = Path(__file__).parent
 
@@ -158,8 +158,8 @@ PARENT = """
 import contextlib, os
 os.environ["PARENT"] = str(os.getpid())
 from studies import failed_rows, plan
-from expacc.study.engine import run_items
-from expacc.study.store import Store
+from expacc.runner.engine import run_items
+from expacc.runner.store import Store
 study = Store.open(os.environ["FOLDER"] + "/study", {})
 with contextlib.suppress(KeyboardInterrupt), study as store:
     options = {"failed_rows": failed_rows, "workers": 2, "progress": False}
@@ -193,7 +193,7 @@ CHILD = """
 import os, sys, time
 from pathlib import Path
 import studies  # for expacc without torch
-from expacc.study import boot
+from expacc.runner import boot
 if sys.argv[1] == "by itself":
     boot._killed_by_the_system = lambda: False
 boot.end_with(os.getppid() if sys.argv[2] == "alive" else 1 << 40)

@@ -16,15 +16,15 @@ pytest.importorskip("matplotlib")
 from rich.console import Console
 from study_samples import hostile, sample
 
-from expacc.study.leaderboard import leaderboard
-from expacc.study.loss_names import loss_name
-from expacc.study.protocol import read_protocol
-from expacc.study.record import TableFacts
-from expacc.study.report_files import leaderboard_csv, leaderboard_json
-from expacc.study.report_tables import overall_table
-from expacc.study.rows import Predictions
-from expacc.study.stats import adjust, combined_5x2_f, mcnemar, paired_rows
-from expacc.study.terminal import print_leaderboard
+from expacc.compare.leaderboard import leaderboard
+from expacc.compare.page_files import leaderboard_csv, leaderboard_json
+from expacc.compare.page_tables import overall_table
+from expacc.compare.protocol import read_protocol
+from expacc.compare.record import TableFacts
+from expacc.compare.terminal import print_leaderboard
+from expacc.report.loss_names import loss_name
+from expacc.runner.rows import Predictions
+from expacc.stats import adjust, combined_5x2_f, mcnemar, paired_rows
 from expacc.training import LOSS_NAMES
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from studies import ROWS, children, content, execute, failed_rows, plan
 
-from expacc.study import cluster, keeper
-from expacc.study.engine import run_items
-from expacc.study.store import Store
+from expacc.runner import cluster, keeper
+from expacc.runner.engine import run_items
+from expacc.runner.store import Store
 
 # Before Ray is imported: no telemetry, no token in the home folder of whoever runs the tests.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
@@ -188,8 +188,8 @@ def test_a_token_that_is_missing_or_wrong_is_a_sentence(tmp_path, monkeypatch):
 DRIVER = """
 import os
 from studies import failed_rows, plan
-from expacc.study.engine import run_items
-from expacc.study.store import Store
+from expacc.runner.engine import run_items
+from expacc.runner.store import Store
 with Store.open("study", {}) as store:
     options = {"engine": "ray", "address": os.environ.get("CLUSTER"), "workers": 2}
     options |= {"failed_rows": failed_rows, "progress": False}

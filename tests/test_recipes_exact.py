@@ -42,7 +42,7 @@ from expacc.recipes.exact_tables import RECIPES
 from expacc.recipes.page import Beside, Number, verdict
 from expacc.recipes.recipe import Ask
 from expacc.recipes.runner import How, run_recipe
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 BY_NAME = {recipe.name: recipe for recipe in RECIPES}
 

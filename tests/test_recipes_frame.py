@@ -34,7 +34,7 @@ from expacc.recipes.page_text import beside_table, verdict_counts
 from expacc.recipes.recipe import Ask
 from expacc.recipes.runner import How, load_result, run_recipe
 from expacc.recipes.summary import read_summary, summary, write_files
-from expacc.study.store import Store
+from expacc.runner.store import Store
 
 ONE, ALONE, DATA = fake_recipes.RECIPES
 HERE = How(workers=0, progress=False)

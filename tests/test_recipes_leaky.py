@@ -24,8 +24,8 @@ from expacc.recipes.leaky_significance import compare, paired_t, underlined
 from expacc.recipes.leaky_start import xavier
 from expacc.recipes.page import verdict
 from expacc.recipes.recipe import Ask
-from expacc.study.items import check_rows
-from expacc.study.rows import Row
+from expacc.runner.items import check_rows
+from expacc.runner.rows import Row
 from expacc.training import Model, Plan, Rows, Run, train_runs
 
 RECIPE = {recipe.name: recipe for recipe in RECIPES}

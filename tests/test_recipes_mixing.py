@@ -29,9 +29,9 @@ from expacc.recipes.mixing_tables import open_fold, pack, read_tables, scales_di
 from expacc.recipes.mixing_work import execute, failed_rows, plan, seconds_of
 from expacc.recipes.page import Page, verdict
 from expacc.recipes.recipe import Ask
+from expacc.runner.items import WorkItem, check_rows
+from expacc.runner.rows import Row
 from expacc.schedules import focus_gradual, focus_switch
-from expacc.study.items import WorkItem, check_rows
-from expacc.study.rows import Row
 from expacc.training import Model, Plan, Rows, Run, train_runs
 
 EVERY = (*ARMS, CONTROL)

@@ -26,8 +26,8 @@ from expacc.recipes.page import Page, verdict
 from expacc.recipes.recipe import Ask
 from expacc.recipes.toy_data import FIVE, PRINTED, THREE, TOYS, best
 from expacc.recipes.toy_search import descend_lowering_sigma, loss_of, train_k_and_b
-from expacc.study.items import check_rows, load_executor
-from expacc.study.rows import Row
+from expacc.runner.items import check_rows, load_executor
+from expacc.runner.rows import Row
 
 ALL = {recipe.name: recipe for recipe in (*RECIPES, GRADIENTS)}
 TOY, INTEGRAL, COST = (ALL[f"exact-{name}"] for name in ("toy", "integral", "cost"))

@@ -19,16 +19,16 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
+from expacc.compare.figures_predictions import confusion
+from expacc.compare.leaderboard import leaderboard
+from expacc.compare.methods import methods_text
+from expacc.compare.page import report_html, write_report
+from expacc.compare.suspects import suspects
 from expacc.files import write_whole
 from expacc.plain import plain
-from expacc.study.figures import chart_style, inline_svg
-from expacc.study.figures_predictions import confusion
-from expacc.study.leaderboard import leaderboard
-from expacc.study.loss_names import loss_name
-from expacc.study.methods import methods_text
-from expacc.study.palette import DARK, looks
-from expacc.study.report import report_html, write_report
-from expacc.study.suspects import suspects
+from expacc.report.figures import chart_style, inline_svg
+from expacc.report.loss_names import loss_name
+from expacc.report.palette import DARK, looks
 from expacc.training import LOSS_NAMES
 
 

@@ -18,7 +18,7 @@ pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 from playwright import sync_api
 from study_samples import PAYLOADS, hostile, sample
 
-from expacc.study.report import write_report
+from expacc.compare.page import write_report
 
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

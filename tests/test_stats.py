@@ -13,9 +13,7 @@ pytest.importorskip("scikit_posthocs")
 
 from scipy import stats as scipy_stats
 
-from expacc.study import one_table, rank_tests
-from expacc.study.sign_flips import sign_flip_p
-from expacc.study.stats import (
+from expacc.stats import (
     adjust,
     combined_5x2_f,
     conover,
@@ -26,8 +24,10 @@ from expacc.study.stats import (
     iman_davenport,
     mcnemar,
     mean_ranks,
+    one_table,
     paired_5x2_t,
     paired_rows,
+    rank_tests,
     ranks,
     variance_factor,
     wilcoxon,
@@ -36,6 +36,7 @@ from expacc.study.stats import (
     win_tie_loss,
     wins,
 )
+from expacc.stats.sign_flips import sign_flip_p
 
 
 def t_tail(statistic, freedom):

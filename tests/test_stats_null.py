@@ -12,7 +12,7 @@ pytest.importorskip("scikit_posthocs")
 
 from scipy import stats as scipy_stats
 
-from expacc.study.stats import (
+from expacc.stats import (
     adjust,
     combined_5x2_f,
     conover,

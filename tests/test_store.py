@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from expacc.study.items import versions
-from expacc.study.rows import Predictions, Row
-from expacc.study.store import Store
+from expacc.runner.items import versions
+from expacc.runner.rows import Predictions, Row
+from expacc.runner.store import Store
 
 STUDY = {"losses": ["leaky", "cross_entropy"], "search": {"trials": 20, "seed": 0}}
 
@@ -247,7 +247,7 @@ def test_fresh_begins_anew(tmp_path):
 
 
 def test_two_writers_are_one_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.study.lock.PATIENCE", 0.1)
+    monkeypatch.setattr("expacc.runner.lock.PATIENCE", 0.1)
     with Store.open(tmp_path, STUDY):
         with pytest.raises(BlockingIOError) as caught:
             Store.open(tmp_path, STUDY)
@@ -261,7 +261,7 @@ def test_two_writers_are_one_too_many(tmp_path, monkeypatch):
 def test_a_killed_process_leaves_no_lock_and_no_half_item(tmp_path):
     program = """
         import os, signal, sys
-        from expacc.study.store import Store
+        from expacc.runner.store import Store
         from test_store import STUDY, row
         store = Store.open(sys.argv[1], STUDY)
         store.save("a", [row()])

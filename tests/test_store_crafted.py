@@ -10,10 +10,10 @@ import pytest
 from crafted import NASTY, as_version_1, changing, make_study, mutated, seeded, told
 
 from expacc.cli import main
-from expacc.study.compare import run_study
-from expacc.study.report import write_report
-from expacc.study.rows import Predictions
-from expacc.study.store import Store
+from expacc.compare.page import write_report
+from expacc.compare.study import run_study
+from expacc.runner.rows import Predictions
+from expacc.runner.store import Store
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +191,8 @@ def test_tables_that_are_not_ours_are_refused(study_folder, tmp_path, kind, writ
 
 def test_tables_that_lead_round_in_circles_are_refused(folder, monkeypatch):
     """Should the check of the structure miss it, the steps are counted."""
-    monkeypatch.setattr("expacc.study.store_files.STEPS", 1)
-    monkeypatch.setattr("expacc.study.store_files.A_BYTE", 0)
+    monkeypatch.setattr("expacc.runner.store_files.STEPS", 1)
+    monkeypatch.setattr("expacc.runner.store_files.A_BYTE", 0)
     assert "take longer to read" in refused(told(folder))
 
 
@@ -225,11 +225,11 @@ def test_bytes_that_unpack_without_end_are_refused(folder, tmp_path):
 
 
 def test_a_value_too_long_to_hold_is_refused(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.study.store_files.LONGEST", 1 << 20)
+    monkeypatch.setattr("expacc.runner.store_files.LONGEST", 1 << 20)
     with changing(tmp_path, source=folder) as file:
         file.execute("UPDATE rows SET curves = hex(zeroblob(700000)) WHERE rowid = 3")
     refused(told(tmp_path))
-    monkeypatch.setattr("expacc.study.store_files.LARGEST", 1 << 20)
+    monkeypatch.setattr("expacc.runner.store_files.LARGEST", 1 << 20)
     assert "bytes" in refused(told(tmp_path))
 
 
@@ -293,7 +293,7 @@ def test_no_column_is_a_bug(folder, tmp_path, capsys, column):
 
 def test_a_study_that_is_read_gets_its_report(folder, tmp_path):
     """What passes the checks can be drawn: the largest and smallest values that do."""
-    from expacc.study.compare import load_record
+    from expacc.compare.study import load_record
 
     with changing(tmp_path, source=folder) as file:
         file.execute("UPDATE rows SET seconds = 1e12, curves = '{}' WHERE rowid = 1")

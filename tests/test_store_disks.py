@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from test_store import STUDY, row
 
-from expacc.study.store import Store
-from expacc.study.store_refusals import refused
+from expacc.runner.store import Store
+from expacc.runner.store_errors import refused
 
 
 @contextlib.contextmanager

@@ -107,7 +107,7 @@ def test_the_same_of_a_whole_process(study, streams):
 def test_no_file_becomes_standard_error(tmp_path):
     """Where a shell closed it, the next file to be opened would."""
     code = (
-        "from expacc.commands.streams import lasting_streams\n"
+        "from expacc.cli.streams import lasting_streams\n"
         "with lasting_streams():\n    print(open(__import__('sys').argv[1], 'w').fileno() > 2, "
         f"file=open({str(tmp_path / 'said')!r}, 'w'), flush=True)\n"
     )

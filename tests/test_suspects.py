@@ -13,9 +13,9 @@ pytest.importorskip("scikit_posthocs")
 
 from study_samples import sample
 
-from expacc.study.report_files import suspects_csv
-from expacc.study.rows import Predictions, Row
-from expacc.study.suspects import rank_rows, suspects
+from expacc.compare.page_files import suspects_csv
+from expacc.compare.suspects import rank_rows, suspects
+from expacc.runner.rows import Predictions, Row
 
 
 def model(rows, predicted, given, loss="exact", failure=None):

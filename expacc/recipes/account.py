@@ -9,7 +9,7 @@ from expacc.recipes.page import Page
 from expacc.recipes.recipe import Recipe
 
 if TYPE_CHECKING:
-    from expacc.study.rows import Row
+    from expacc.runner.rows import Row
 
 __all__ = ["Account", "Failure", "Result", "failures_of"]
 

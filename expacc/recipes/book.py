@@ -17,7 +17,7 @@ from expacc.recipes.page_markdown import escape, page_markdown, table
 from expacc.recipes.page_text import VERDICTS
 from expacc.recipes.recipe import Recipe
 from expacc.recipes.summary import PAGE, Summary, read_summary, summary
-from expacc.study.plain_text import duration
+from expacc.report.plain_text import duration
 
 __all__ = [
     "MARKERS",

@@ -8,9 +8,9 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from expacc.study.figures import Chart, chart, tidy_axes
-from expacc.study.palette import INK, MUTED, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, tidy_axes
+from expacc.report.palette import INK, MUTED, looks
+from expacc.runner.rows import Row
 
 __all__ = ["METHODS", "bytes_text", "growth_chart", "seconds_text"]
 

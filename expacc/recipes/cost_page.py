@@ -6,7 +6,7 @@ from typing import Any
 
 from expacc.recipes.cost_charts import METHODS, bytes_text, growth_chart, seconds_text
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]
 

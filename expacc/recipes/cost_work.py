@@ -21,8 +21,8 @@ from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.probabilities import orthant_prob
 from expacc.recipes.cost_network import WideResNet, images
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 
 __all__ = ["execute", "genz_bytes", "peak_bytes"]
 

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from expacc.recipes.exact_rows import signed
-from expacc.study.figures import Chart, chart, legend_place, tidy_axes
-from expacc.study.palette import INK, LINES, MUTED, looks
+from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.report.palette import INK, LINES, MUTED, looks
 
 __all__ = ["gain_chart", "noise_chart", "parts_chart"]
 

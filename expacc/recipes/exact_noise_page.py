@@ -17,7 +17,7 @@ from expacc.recipes.exact_rows import (
     tables_of,
 )
 from expacc.recipes.page import SLACK, Grid, Page, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["write"]
 

@@ -14,7 +14,7 @@ from expacc.recipes.exact_rows import (
     tables_of,
 )
 from expacc.recipes.page import SLACK, Beside, Grid, Number, Page, Section, verdict
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["write_ablation", "write_normalizer"]
 

@@ -7,15 +7,15 @@ from expacc.recipes.page import Page
 from expacc.recipes.recipe import Ask, Recipe, Work
 
 if TYPE_CHECKING:
-    from expacc.study.items import WorkItem
-    from expacc.study.rows import Row
+    from expacc.runner.items import WorkItem
+    from expacc.runner.rows import Row
 
 __all__ = ["RECIPES"]
 
 
 def _failed(item: "WorkItem", reason: str) -> list["Row"]:
     """The row of an item that gave none."""
-    from expacc.study.rows import Row
+    from expacc.runner.rows import Row
 
     asked = item.payload
     return [
@@ -55,7 +55,7 @@ _NAMED = ("loss", "noise", "log", "way")  # what tells the items of a part from 
 
 def _plan_toy(ask: Ask) -> Work:
     from expacc.recipes.toy_data import LOSSES, TOYS
-    from expacc.study.items import WorkItem
+    from expacc.runner.items import WorkItem
 
     starts = ask.seeds or (QUICK_STARTS if ask.quick else STARTS)
     more = {"starts": starts, "seed": ask.seed, "steps": 600 if ask.quick else 1500}
@@ -116,7 +116,7 @@ PAPERS_TRUTH = 1_000_000  # samples
 
 def _plan_integral(ask: Ask) -> Work:
     from expacc.recipes.integral_cases import CASES
-    from expacc.study.items import WorkItem
+    from expacc.runner.items import WorkItem
 
     samples = SAMPLES[:8] if ask.quick else SAMPLES
     repeats = ask.seeds or (QUICK_REPEATS if ask.quick else REPEATS)
@@ -172,7 +172,7 @@ IMAGES, IMAGES_ON_GPU = 4, 256
 
 
 def _plan_cost(ask: Ask) -> Work:
-    from expacc.study.items import WorkItem
+    from expacc.runner.items import WorkItem
 
     usual = {"rows": ROWS, "samples": USUAL_SAMPLES, "device": ask.device}
     usual["seconds"] = 0.5 if ask.quick else 4.0

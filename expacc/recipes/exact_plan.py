@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from expacc.compare.serialize import pack_splits, pack_table
 from expacc.data import Table
 from expacc.recipes import sources
 from expacc.recipes.exact_data import FOLDER, files_of, read_tables, split_of
@@ -13,8 +14,7 @@ from expacc.recipes.exact_protocol import BATCH, EPOCHS, STEPS
 from expacc.recipes.exact_search import RATES, settings_of
 from expacc.recipes.exact_work import failed_rows
 from expacc.recipes.recipe import Ask, Work
-from expacc.study.items import WorkItem
-from expacc.study.parcel import pack_splits, pack_table
+from expacc.runner.items import WorkItem
 
 __all__ = ["plan_ablation", "plan_noise", "plan_normalizer", "plan_uci"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from expacc.recipes.exact_paper import TABLES
 from expacc.recipes.exact_protocol import steps_of
 from expacc.recipes.page import Number
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = [
     "Scores",

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from expacc.compare.serialize import unpack_split, unpack_table
 from expacc.data import SealedTest, Table, TrainRows, open_split
 from expacc.recipes.exact_methods import Regression, train_method
 from expacc.recipes.exact_paper import Settings
 from expacc.recipes.exact_protocol import Ready, as_record, score
 from expacc.recipes.exact_search import TrialScore, best_of, search
-from expacc.study.items import Shared, WorkItem
-from expacc.study.parcel import unpack_split, unpack_table
-from expacc.study.rows import Kind, Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Kind, Row
 
 __all__ = ["execute", "failed_rows"]
 

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from expacc.recipes.integral_cases import CASES
-from expacc.study.figures import Chart, chart, legend_place, tidy_axes
-from expacc.study.palette import INK, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.report.palette import INK, looks
+from expacc.runner.rows import Row
 
 __all__ = ["METHODS", "cases_chart", "errors_chart", "power"]
 

@@ -7,7 +7,7 @@ from typing import Any
 from expacc.recipes.integral_cases import CASES
 from expacc.recipes.integral_charts import METHODS, Found, cases_chart, errors_chart
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]
 

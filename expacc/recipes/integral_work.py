@@ -11,8 +11,8 @@ from torch import Tensor
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
 from expacc.recipes.integral_cases import CASES, Case, truth
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 
 __all__ = ["execute"]
 

@@ -7,7 +7,7 @@ from expacc.recipes.page import Page
 from expacc.recipes.recipe import Ask, Recipe, Work
 
 if TYPE_CHECKING:
-    from expacc.study.rows import Row
+    from expacc.runner.rows import Row
 
 __all__ = ["RECIPES"]
 

@@ -18,7 +18,7 @@ from expacc.data import (
 )
 from expacc.data.source import open_source
 from expacc.recipes import sources
-from expacc.study.items import Shared
+from expacc.runner.items import Shared
 
 __all__ = ["FILES", "FOLDER", "Digits", "folds_of", "pack", "read_digits", "unpack"]
 

@@ -17,8 +17,8 @@ from expacc.recipes.leaky_digits import Digits, folds_of, pack, read_digits, unp
 from expacc.recipes.leaky_lockstep import Contender, Course, train_in_lockstep
 from expacc.recipes.leaky_start import xavier
 from expacc.recipes.recipe import Ask, Work
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 from expacc.training import Layer, Rows, Trained
 
 __all__ = [

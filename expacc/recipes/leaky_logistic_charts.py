@@ -10,9 +10,9 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from expacc.recipes.leaky_paper import LOSSES
 from expacc.recipes.leaky_plateaus import Runs, orders, stuck
-from expacc.study.figures import Chart, chart, tidy_axes
-from expacc.study.palette import INK, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, tidy_axes
+from expacc.report.palette import INK, looks
+from expacc.runner.rows import Row
 
 __all__ = ["folds_chart", "large_rate_chart", "norms_chart", "whole_chart"]
 

@@ -16,7 +16,7 @@ from expacc.recipes.leaky_paper import LOSSES
 from expacc.recipes.leaky_plateaus import BEHIND, Runs, Statement, orders, statements, stuck
 from expacc.recipes.leaky_words import listed, mean_spread
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["write"]
 

@@ -17,8 +17,8 @@ from expacc.recipes.leaky_digits import Digits, folds_of, pack, read_digits, unp
 from expacc.recipes.leaky_start import xavier
 from expacc.recipes.leaky_trials import trial_metrics, validation_accuracy
 from expacc.recipes.recipe import Ask, Work
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 from expacc.training import Model, Plan, Rows, Run, RunResult, Trained, train_runs
 
 __all__ = ["LOSSES", "NOISES", "execute", "failed_rows", "plan", "protocol_of"]

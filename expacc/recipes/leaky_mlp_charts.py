@@ -8,9 +8,9 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from expacc.recipes.leaky_paper import LOSSES, TABLE_4
-from expacc.study.figures import Chart, chart, tidy_axes
-from expacc.study.palette import INK, MUTED, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, tidy_axes
+from expacc.report.palette import INK, MUTED, looks
+from expacc.runner.rows import Row
 
 __all__ = ["curves_chart", "folds_chart"]
 

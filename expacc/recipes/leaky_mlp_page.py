@@ -10,8 +10,8 @@ from expacc.recipes.leaky_paper import LOSSES, TABLE_4
 from expacc.recipes.leaky_significance import Compared, compare
 from expacc.recipes.leaky_words import listed, p_text, signed
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.rows import Row
-from expacc.study.stats import corrected_paired_t
+from expacc.runner.rows import Row
+from expacc.stats import corrected_paired_t
 
 __all__ = ["write"]
 

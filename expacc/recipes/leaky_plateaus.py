@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from expacc.recipes.leaky_words import signed
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["BEHIND", "Runs", "Statement", "lag", "orders", "statements", "stuck"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from expacc.study.stats import combined_5x2_f
+from expacc.stats import combined_5x2_f
 
 __all__ = ["LEVEL", "Compared", "compare", "paired_t", "underlined"]
 

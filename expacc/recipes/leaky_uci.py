@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.data import Split, Table, TrainRows, derive_seed, find_tables, open_split
 from expacc.recipes import sources
 from expacc.recipes.leaky_paper import LOSSES, NAMES, table_of
 from expacc.recipes.leaky_start import xavier
 from expacc.recipes.leaky_trials import trial_metrics, validation_accuracy
 from expacc.recipes.recipe import Ask, Work
-from expacc.study.items import Shared, WorkItem
-from expacc.study.parcel import pack_splits, pack_table, unpack_split, unpack_table
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
 
 __all__ = ["RATES", "execute", "failed_rows", "plan"]

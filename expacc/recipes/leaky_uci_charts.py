@@ -10,8 +10,8 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from expacc.recipes.leaky_paper import LOSSES, TABLE_3
 from expacc.recipes.page import Number
-from expacc.study.figures import Chart, chart, tidy_axes
-from expacc.study.palette import INK, MUTED, looks
+from expacc.report.figures import Chart, chart, tidy_axes
+from expacc.report.palette import INK, MUTED, looks
 
 __all__ = ["errors_chart", "rates_chart"]
 

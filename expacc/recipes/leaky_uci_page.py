@@ -11,7 +11,7 @@ from expacc.recipes.leaky_significance import LEVEL, Compared, compare, underlin
 from expacc.recipes.leaky_uci_charts import errors_chart, rates_chart
 from expacc.recipes.leaky_words import listed, mean_spread, p_text, signed
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["write"]
 

@@ -15,7 +15,7 @@ def machine(device: str = "cpu") -> str:
     Args:
         device: of the training.
     """
-    from expacc.study.engine import cores
+    from expacc.runner.engine import cores
 
     count = cores()
     text = f"{_processor()}, {count} core{'s' if count > 1 else ''}"

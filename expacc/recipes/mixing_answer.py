@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from expacc.compare.answer import p_text
 from expacc.recipes.mixing_paper import (
     ARMS,
     CE,
@@ -12,8 +13,7 @@ from expacc.recipes.mixing_paper import (
     TABLES,
 )
 from expacc.recipes.mixing_scores import Scores, Summary, ranking, summary
-from expacc.study.answer import p_text
-from expacc.study.stats import CriticalDifference, wilcoxon
+from expacc.stats import CriticalDifference, wilcoxon
 
 __all__ = ["answer", "control_text", "order_text"]
 

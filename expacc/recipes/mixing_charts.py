@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from expacc.compare.answer import p_text
+from expacc.compare.figures_folds import name_rows
 from expacc.recipes.mixing_paper import ARMS, CE, CONTROL
 from expacc.recipes.mixing_scores import Scores
-from expacc.study.answer import p_text
-from expacc.study.figures import Chart, chart, tidy_axes
-from expacc.study.figures_folds import name_rows
-from expacc.study.figures_many import critical_difference_figure
-from expacc.study.many_tables import CriticalDifference
-from expacc.study.palette import INK, MUTED, Look, looks
+from expacc.report.figures import Chart, chart, tidy_axes
+from expacc.report.figures_many import critical_difference_figure
+from expacc.report.palette import INK, MUTED, Look, looks
+from expacc.stats.many_tables import CriticalDifference
 
 __all__ = ["gains_chart", "look_of", "ranks_chart"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from expacc.recipes.mixing_paper import ARMS, CONTROL, SHAPES
 from expacc.recipes.mixing_scores import Scores
 from expacc.recipes.page import Grid, Section
-from expacc.study.rows import Row
+from expacc.runner.rows import Row
 
 __all__ = ["chosen_section", "tables_section"]
 

@@ -7,8 +7,8 @@ from expacc.recipes.page import Page
 from expacc.recipes.recipe import Ask, Recipe, Work
 
 if TYPE_CHECKING:
-    from expacc.study.items import WorkItem
-    from expacc.study.rows import Row
+    from expacc.runner.items import WorkItem
+    from expacc.runner.rows import Row
 
 __all__ = ["GRADIENTS"]
 
@@ -24,7 +24,7 @@ QUICK_CLASSES = (2, 10)
 
 
 def _plan(ask: Ask) -> Work:
-    from expacc.study.items import WorkItem
+    from expacc.runner.items import WorkItem
 
     classes = QUICK_CLASSES if ask.quick else CLASSES
     shared = {"classes": list(classes), "seed": ask.seed}
@@ -44,7 +44,7 @@ def _plan(ask: Ask) -> Work:
 
 
 def _failed(item: "WorkItem", reason: str) -> list["Row"]:
-    from expacc.study.rows import Row
+    from expacc.runner.rows import Row
 
     return [
         Row(

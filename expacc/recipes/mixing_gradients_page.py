@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.figures import Chart, chart, legend_place, tidy_axes
-from expacc.study.palette import INK, SCALE, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.report.palette import INK, SCALE, looks
+from expacc.runner.rows import Row
 
 __all__ = ["write"]
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from expacc.functional import expected_error, mixed_expected_error
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 
 __all__ = ["execute", "gradients"]
 

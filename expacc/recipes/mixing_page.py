@@ -3,15 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from expacc.compare.answer import p_text
 from expacc.recipes.mixing_answer import answer, control_text, order_text
 from expacc.recipes.mixing_charts import gains_chart, ranks_chart
 from expacc.recipes.mixing_details import chosen_section, tables_section
 from expacc.recipes.mixing_paper import ARMS, CONTROL, SHAPES, TABLE_4, TABLES
 from expacc.recipes.mixing_scores import Scores, Statistic, Summary, ranking, scores_of, summary
 from expacc.recipes.page import Beside, Grid, Number, Page, Section
-from expacc.study.answer import p_text
-from expacc.study.rows import Row
-from expacc.study.stats import CriticalDifference, friedman
+from expacc.runner.rows import Row
+from expacc.stats import CriticalDifference, friedman
 
 __all__ = ["write"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from expacc.recipes.mixing_paper import ARMS, CE, CONTROL, TABLES
-from expacc.study.rows import Row
-from expacc.study.stats import CriticalDifference, critical_difference
+from expacc.runner.rows import Row
+from expacc.stats import CriticalDifference, critical_difference
 
 __all__ = ["Scores", "Statistic", "Summary", "ranking", "scores_of", "summary"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from expacc.data import SealedTest, Table, TrainRows, find_tables
 from expacc.recipes import sources
 from expacc.recipes.mixing_paper import TABLES
-from expacc.study.items import Shared
+from expacc.runner.items import Shared
 
 __all__ = ["FOLDER", "Shape", "open_fold", "pack", "read_tables", "scales_differ", "shape_of"]
 

@@ -29,8 +29,8 @@ from expacc.recipes.mixing_tables import (
     shape_of,
 )
 from expacc.recipes.recipe import Ask, Work
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 from expacc.training import Rows
 
 __all__ = ["execute", "failed_rows", "plan", "seconds_of"]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
-    from expacc.study.figures import Chart
+    from expacc.report.figures import Chart
 
 __all__ = ["Beside", "Grid", "Number", "Page", "Section", "verdict"]
 
@@ -95,7 +95,7 @@ class Section:
         unit: of those numbers.
         slack: what counts as equal, in that unit.
         grids: further tables.
-        charts: made by ``expacc.study.figures.chart``.
+        charts: made by ``expacc.report.figures.chart``.
     """
 
     title: str

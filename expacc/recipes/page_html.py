@@ -7,8 +7,8 @@ from typing import Any
 from expacc.recipes.account import Account, Result
 from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
-from expacc.study.plain_text import duration
-from expacc.study.sheet import render
+from expacc.report.html import render
+from expacc.report.plain_text import duration
 
 __all__ = ["badge", "page_html", "render_sheet"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from expacc.recipes.account import Account
 from expacc.recipes.page import Beside, Grid, Number, Page, Section, verdict
-from expacc.study.plain_text import duration
+from expacc.report.plain_text import duration
 
 __all__ = [
     "VERDICTS",

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from expacc.recipes.page import Page
 
 if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
-    from expacc.study.items import FailedRows, Shared, WorkItem
-    from expacc.study.rows import Row
+    from expacc.runner.items import FailedRows, Shared, WorkItem
+    from expacc.runner.rows import Row
 
 __all__ = ["Ask", "Recipe", "Work"]
 

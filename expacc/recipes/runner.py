@@ -14,11 +14,11 @@ import numpy as np
 from expacc.recipes.account import Account, Result, failures_of
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.runner.columns import LONGEST
+from expacc.runner.engine import Engine, Outcome, run_items, workers_for
+from expacc.runner.store import FILE, Store
+from expacc.runner.store_errors import another_study, unreadable
 from expacc.stored import Between, check_shape
-from expacc.study.columns import LONGEST
-from expacc.study.engine import Engine, Outcome, run_items, workers_for
-from expacc.study.store import FILE, Store
-from expacc.study.store_refusals import another_study, unreadable
 
 __all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
 

@@ -15,8 +15,8 @@ from expacc.recipes.page import verdict
 from expacc.recipes.page_html import badge, page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import verdict_counts
+from expacc.runner.columns import LONGEST
 from expacc.stored import Between, check_shape, parse_json
-from expacc.study.columns import LONGEST
 
 __all__ = ["PAGE", "Summary", "read_summary", "summary", "write_files"]
 

@@ -6,8 +6,8 @@ from expacc.recipes.page import Grid, Section
 from expacc.recipes.toy_charts import percent, place
 from expacc.recipes.toy_charts_blog import landscape_chart, starts_chart, temperature_chart
 from expacc.recipes.toy_data import LOSSES, TOYS, Toy, best
-from expacc.study.loss_names import loss_name
-from expacc.study.rows import Row
+from expacc.report.loss_names import loss_name
+from expacc.runner.rows import Row
 
 __all__ = ["blog_sections", "noise_section", "objection"]
 

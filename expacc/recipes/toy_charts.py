@@ -6,10 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from expacc.recipes.toy_data import LOSSES, TOYS, Toy, best
-from expacc.study.figures import Chart, chart, legend_place, tidy_axes
-from expacc.study.loss_names import loss_name
-from expacc.study.palette import INK, MUTED, SCALE, looks
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.report.loss_names import loss_name
+from expacc.report.palette import INK, MUTED, SCALE, looks
+from expacc.runner.rows import Row
 
 __all__ = [
     "LOOK",

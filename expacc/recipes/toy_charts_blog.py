@@ -9,10 +9,10 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from expacc.recipes.toy_charts import LOOK, beside_or_below, percent
 from expacc.recipes.toy_data import LOSSES, TOYS, Toy, best
-from expacc.study.figures import Chart, chart, legend_place, tidy_axes
-from expacc.study.loss_names import loss_name
-from expacc.study.palette import INK, LINES, SCALE
-from expacc.study.rows import Row
+from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.report.loss_names import loss_name
+from expacc.report.palette import INK, LINES, SCALE
+from expacc.runner.rows import Row
 
 __all__ = ["landscape_chart", "starts_chart", "temperature_chart"]
 

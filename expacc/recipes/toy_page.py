@@ -7,8 +7,8 @@ from expacc.recipes.page import Beside, Number, Page, Section
 from expacc.recipes.toy_blog import blog_sections, noise_section, objection
 from expacc.recipes.toy_charts import expected_chart, margin_chart, points_chart
 from expacc.recipes.toy_data import LOSSES, PRINTED, TOYS, best
-from expacc.study.loss_names import loss_name
-from expacc.study.rows import Row
+from expacc.report.loss_names import loss_name
+from expacc.runner.rows import Row
 
 __all__ = ["write"]
 

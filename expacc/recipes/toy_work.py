@@ -17,8 +17,8 @@ from expacc.recipes.toy_search import (
     risk,
     train_k_and_b,
 )
-from expacc.study.items import Shared, WorkItem
-from expacc.study.rows import Row
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
 
 __all__ = ["execute"]
 

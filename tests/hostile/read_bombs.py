@@ -50,9 +50,9 @@ def make(key: str, path: Path) -> int:
 
 
 def run() -> None:
-    import expacc.commands.tables
+    import expacc.cli.tables
     import expacc.data
-    import expacc.study.plain_text  # noqa: F401
+    import expacc.report.plain_text  # noqa: F401
 
     words = sys.argv[1:]
     for line in sys.stdin:

@@ -1,0 +1,327 @@
+"""The command line: it parses and calls, and holds no logic.
+
+Nothing heavy is imported before a command runs, so that help appears at once.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from expacc.cli.compare import Interrupted
+from expacc.cli.reading import reads_tables
+from expacc.cli.screen import Screen
+from expacc.cli.streams import lasting_streams
+from expacc.plain import one_line
+
+__all__ = ["main"]
+
+app = typer.Typer(
+    name="expacc",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+    epilog="Example: expacc compare iris",
+)
+
+Data = Annotated[
+    list[str],
+    Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
+]
+OneData = Annotated[str, Argument(metavar="DATA", help="A table's file, or a built-in name.")]
+Folder = Annotated[Path, Argument(metavar="DIR", help="The folder of a study.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
+ModelName = Annotated[str, Option("--model", metavar="linear|mlp", help="What to train.")]
+Trials = Annotated[
+    int | None,
+    Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from expacc import __version__
+
+        typer.echo(f"expacc {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _all(
+    version: Annotated[
+        bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Train classifiers for their accuracy, and find out which loss does it best."""
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc compare iris
+  expacc compare cars.csv --target class --label-noise 0,0.05,0.2
+The same command again goes on where it stopped. All options on how tables are
+read (--delimiter, --missing, --drop …): expacc read --help."""
+)
+@reads_tables("target", "header")
+def compare(
+    data: Data,
+    losses: Annotated[
+        list[str] | None,
+        Option("--losses", metavar="A,B|all", help="Which; default: six of different kinds."),
+    ] = None,
+    model: ModelName = "linear",
+    trials: Trials = None,
+    folds: Annotated[
+        str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
+    ] = "5x3",
+    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 2,
+    label_noise: Annotated[
+        str, Option("--label-noise", metavar="A,B", help="Share of wrong training labels.")
+    ] = "0",
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME.")
+    ] = None,
+    engine: Annotated[
+        str, Option("--engine", metavar="local|ray", help="Where to compute.")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
+    ] = None,
+    address: Annotated[
+        str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+    ] = None,
+    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    seed: Seed = 0,
+    fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    *,
+    reading: Any,
+) -> None:
+    """Compare losses on tables: the answer, a leaderboard and a report."""
+    from expacc.cli import compare as command
+    from expacc.compare.study import Settings
+
+    settings = Settings(
+        losses=command.read_losses(losses),
+        model=model,
+        trials=trials,
+        folds=folds,
+        seeds=seeds,
+        label_noise=command.read_shares(label_noise),
+        seed=seed,
+    )
+    typed = ("expacc", *_typed.arguments)
+    where = command.Where(out, engine, workers, address, device, fresh, dry_run, typed)
+    screen = Screen(quiet=quiet, as_json=as_json)
+    command.compare(data, settings, where, reading=reading, screen=screen)
+
+
+@app.command(epilog="Example: expacc show expacc-iris")
+def show(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
+    """Print the leaderboard of a study, running or finished."""
+    from expacc.cli.compare import show as command
+
+    command(folder, Screen(as_json=as_json))
+
+
+@app.command(epilog="Example: expacc report expacc-iris")
+def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
+    """Write the report of a study anew, from its rows."""
+    from expacc.cli.compare import report as command
+
+    command(folder, Screen(as_json=as_json))
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc fit cars.csv --target class --from expacc-cars
+  expacc fit iris --loss exact -o iris-model
+--from and --loss search as a study does, on all rows; without them the loss
+is chosen by cross-validation. All options on reading: expacc read --help."""
+)
+@reads_tables("target", "header")
+def fit(
+    data: OneData,
+    loss: Annotated[str | None, Option("--loss", metavar="NAME", help="Train this one.")] = None,
+    study: Annotated[
+        Path | None, Option("--from", metavar="DIR", help="The winner of this study.")
+    ] = None,
+    model: Annotated[
+        str | None, Option("--model", metavar="linear|mlp", help="Default: linear, or the study's.")
+    ] = None,
+    trials: Annotated[
+        int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
+    ] = None,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME-model.")
+    ] = None,
+    seed: Annotated[
+        int | None, Option("--seed", metavar="N", help="Default: 0, or the study's.")
+    ] = None,
+    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    *,
+    reading: Any,
+) -> None:
+    """Train the winner, or a named loss, on all rows, and save it."""
+    from expacc.cli import fit as command
+
+    screen = Screen(quiet=quiet, as_json=as_json)
+    asked = command.Asked(loss, study, model, trials, seed, device)
+    command.fit(data, asked, out, reading=reading, screen=screen)
+
+
+@app.command(
+    epilog="""\b
+Example:
+  expacc predict expacc-iris-model new.csv -o predicted.csv
+Columns are found by name. One that the model needs must be there, others are
+kept and ignored. A category it has not seen counts as none of those it knows."""
+)
+@reads_tables("header", "delimiter", "missing")
+def predict(
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="What expacc fit saved.")],
+    data: Annotated[str, Argument(metavar="NEW", help="A table with the same columns.")],
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="FILE", help="Default: standard output.")
+    ] = None,
+    quiet: Quiet = False,
+    debug: Debug = False,
+    *,
+    reading: Any,
+) -> None:
+    """Add predictions and calibrated probabilities to a table."""
+    from expacc.cli import fit as command
+
+    command.predict(folder, data, out, reading=reading, screen=Screen(quiet=quiet))
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc reproduce
+  expacc reproduce exact-toy
+  expacc reproduce exact-uci --data ~/data --quick
+The same command again goes on where it stopped. What is looked for under
+--data, and where that comes from: docs/reproduce.md."""
+)
+def reproduce(
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="A recipe; without it, all are listed.")
+    ] = None,
+    everything: Annotated[bool, Option("--all", help="Run all, and make a book of them.")] = False,
+    data: Annotated[
+        Path | None,
+        Option(
+            "--data",
+            metavar="DIR",
+            envvar="EXPACC_DATA",
+            show_envvar=False,
+            help="Folder of data; or set EXPACC_DATA.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, Option("--seeds", metavar="N", help="Default: as many as the paper.")
+    ] = None,
+    quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
+    out: Annotated[
+        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-reproduce.")
+    ] = None,
+    engine: Annotated[
+        str, Option("--engine", metavar="local|ray", help="Where to compute.")
+    ] = "local",
+    workers: Annotated[
+        int | None,
+        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
+    ] = None,
+    address: Annotated[
+        str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
+    ] = None,
+    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    seed: Seed = 0,
+    fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
+    no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Do the papers' tables and figures again: ours beside theirs."""
+    from expacc.cli import reproduce as command
+
+    screen = Screen(quiet=quiet, as_json=as_json)
+    ask = command.ask_for(data, seeds, quick, seed, device)
+    typed = ("expacc", *_typed.arguments)
+    folder = out or Path("expacc-reproduce")
+    where = command.Where(folder, engine, workers, address, fresh, dry_run, no_run, typed)
+    command.reproduce(name, ask, where, screen, everything=everything)
+
+
+@app.command(epilog="Example: expacc read cars.data --no-header --drop id")
+@reads_tables()
+def read(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
+    """Show how tables are read: target, columns, doubts. Nothing is trained."""
+    from expacc.cli import tables as command
+
+    command.read(data, reading=reading, screen=Screen(as_json=as_json))
+
+
+class _Typed:
+    """The arguments of this call, for the record and for the line that resumes it."""
+
+    arguments: tuple[str, ...] = ()
+
+
+_typed = _Typed()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; an error of the user is one line and 2, Ctrl-C 130, a bug 1."""
+    with lasting_streams() as output:
+        code = _run(arguments)
+        output.flush()
+        if output.lost:
+            code = _end(f"standard output must take the result; got: {output.lost}.", code or 2)
+        return code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    _typed.arguments = tuple(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in _typed.arguments
+    try:
+        code = typer.main.get_command(app).main(
+            args=list(_typed.arguments) or ["--help"], prog_name="expacc", standalone_mode=False
+        )
+        return code if isinstance(code, int) else 0
+    except Interrupted as stop:
+        return _end(str(stop), 130)
+    except (KeyboardInterrupt, typer.Abort):
+        return _end("Stopped.", 130)
+    except Exception as error:
+        if debug:
+            raise
+        if hasattr(error, "format_message"):  # of the parser, whichever version of it
+            return _end(str(error.format_message()), 2)
+        if isinstance(error, ValueError | TypeError | OSError | ImportError):
+            return _end(str(error), 2)
+        return _end(f"A bug, sorry: {type(error).__name__}: {error}. --debug shows where.", 1)
+
+
+def _end(sentence: str, code: int) -> int:
+    sys.stderr.write(f"expacc: {one_line(sentence)}\n")
+    return code

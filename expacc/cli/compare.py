@@ -1,0 +1,226 @@
+"""The contest of losses: read, plan, run, answer, report."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from expacc.cli.reading import flags_of
+from expacc.cli.screen import Screen, shell, shown_path
+from expacc.cli.tables import describe, read_all
+
+if TYPE_CHECKING:
+    from expacc.compare.record import StudyRecord
+    from expacc.compare.study import Settings, Study
+    from expacc.data import Table
+
+__all__ = ["Interrupted", "Where", "compare", "read_losses", "read_shares"]
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """How the work is done, which does not change its results.
+
+    Args:
+        out: folder of the study; None for expacc-NAME.
+        engine: 'local' or 'ray'.
+        workers: None for all cores.
+        address: of a Ray cluster.
+        device: of the training; a small table is too little work for a GPU.
+        fresh: delete the rows that are there.
+        dry_run: only say what would run.
+        command: as it was typed.
+    """
+
+    out: Path | None = None
+    engine: str = "local"
+    workers: int | None = None
+    address: str | None = None
+    device: str = "cpu"
+    fresh: bool = False
+    dry_run: bool = False
+    command: tuple[str, ...] = ()
+
+
+def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
+    """Names between commas; 'all' is every loss that can stand alone."""
+    from expacc.compare.study import NEVER_ALONE
+    from expacc.report.loss_names import DEFAULT_LOSSES
+    from expacc.training import LOSS_NAMES
+
+    names = [name.strip() for part in text or () for name in part.split(",") if name.strip()]
+    if not names:
+        return DEFAULT_LOSSES
+    if "all" in names:
+        return tuple(name for name in LOSS_NAMES if name != NEVER_ALONE)
+    return tuple(name.replace("-", "_") for name in names)
+
+
+def read_shares(text: str) -> tuple[float, ...]:
+    """Shares between commas."""
+    try:
+        shares = [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--label-noise must be shares between commas, such as 0,0.05,0.2; got {text!r}."
+        ) from None
+    return tuple(dict.fromkeys(shares))
+
+
+def compare(
+    data: Sequence[str],
+    settings: "Settings",
+    where: Where,
+    *,
+    reading: Mapping[str, Any],
+    screen: Screen,
+) -> None:
+    """Run the study, or what is left of it, and print its answer."""
+    from expacc.compare.study import plan_study, run_study
+    from expacc.runner.engine import workers_for
+
+    tables = read_all(data, reading, screen)
+    describe(tables, screen)
+    study = plan_study(tables, settings, where.device)
+    for note in study.notes:
+        screen.remark(note, "dim")
+    out = where.out or _default_folder(data, tables)
+    if where.dry_run:
+        _forecast(study, out, screen)
+        return
+    screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
+    try:
+        record, outcome = run_study(
+            study,
+            out,
+            command=shlex.join(where.command),
+            engine=where.engine,  # type: ignore[arg-type] # checked there
+            workers=workers_for(where.device, where.workers),
+            address=where.address,
+            progress=screen.progress,
+            resume=not where.fresh,
+        )
+        if outcome.skipped:
+            screen.remark(f"{outcome.skipped} of {len(study.items)} parts were there already.")
+        answer(record, out, screen, next_step=_fit_line(data, tables, reading))
+    except KeyboardInterrupt:
+        again = [word for word in where.command if word != "--fresh"]
+        raise Interrupted(
+            f"Stopped; what was finished is saved in {shown_path(out)}. "
+            f"To go on: {shlex.join(again) or 'run the same command again'}"
+        ) from None
+
+
+def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
+    if len(data) > 1:
+        return Path("expacc-study")
+    name = tables[0].name if len(tables) == 1 else Path(data[0]).absolute().name
+    return Path(f"expacc-{name}")
+
+
+def _planned(study: "Study") -> str:
+    from expacc.report.plain_text import trials_text
+
+    asked = study.settings
+    tables = f"{len(study.tables)} table{'s' if len(study.tables) > 1 else ''}"
+    noise = f", label noise {', '.join(f'{s:g}' for s in asked.label_noise)}"
+    return (
+        f"{study.runs:,} runs: {len(asked.losses)} losses, {asked.model} model, {tables}, folds "
+        f"{asked.folds}, {trials_text(study.trials)} each"
+        f"{noise if any(asked.label_noise) else ''}"
+    )
+
+
+def _forecast(study: "Study", out: Path, screen: Screen) -> None:
+    """What would run, and how long it would take."""
+    from expacc.compare.forecast import expected_seconds, items_done
+    from expacc.report.loss_names import loss_name
+    from expacc.report.plain_text import duration
+    from expacc.runner.engine import cores
+
+    done = items_done(study, out)
+    left = [item for item in study.items if item.key not in done]
+    seconds = expected_seconds(study, left, workers=cores())
+    screen.say(_planned(study))
+    screen.say(f"losses: {', '.join(map(loss_name, study.settings.losses))}")
+    for facts in study.tables.values():
+        classes = len(facts.classes)
+        screen.say(
+            f"{facts.name}: {facts.rows:,} rows, {facts.features} features, {classes} classes"
+        )
+    if done:
+        screen.say(f"{len(done)} of {len(study.items)} parts are done in {shown_path(out)}.")
+    screen.say(f"Roughly {duration(seconds)} on {cores()} idle cores; it would write to {out}.")
+    screen.give(
+        {
+            "runs": study.runs,
+            "items": len(study.items),
+            "items_done": len(done),
+            "seconds": round(seconds, 1),
+            "out": str(out),
+            "losses": list(study.settings.losses),
+            "tables": list(study.tables),
+        }
+    )
+
+
+def answer(
+    record: "StudyRecord", out: Path, screen: Screen, *, next_step: Sequence[str] = ()
+) -> None:
+    """Print the answer and the leaderboard, write the report, and say where it is."""
+    from expacc.compare.leaderboard import leaderboard
+    from expacc.compare.page import write_report
+    from expacc.compare.page_files import leaderboard_json
+    from expacc.compare.terminal import print_leaderboard
+
+    board = leaderboard(record)
+    if not screen.as_json:
+        print_leaderboard(board, screen.console())
+    path = write_report(record, out)
+    screen.say("")
+    if next_step and board.answer.choice:
+        line = shell([*next_step, "--from", shown_path(out)])
+        screen.say(f"Train {board.answer.choice} on all rows: {line}")
+    screen.say(f"Report: {shown_path(path)}", "bold")
+    screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
+
+
+def _fit_line(
+    data: Sequence[str], tables: Sequence["Table"], reading: Mapping[str, Any]
+) -> list[str]:
+    """The command that trains the winner, if there is one table."""
+    return ["expacc", "fit", *data, *flags_of(reading)] if len(tables) == 1 else []
+
+
+def show(folder: Path, screen: Screen) -> None:
+    """The leaderboard of a study that runs or has run."""
+    from expacc.compare.leaderboard import leaderboard
+    from expacc.compare.page_files import leaderboard_json
+    from expacc.compare.study import load_record, progress_of
+    from expacc.compare.terminal import print_leaderboard
+
+    running, done, planned = progress_of(folder)
+    board = leaderboard(record := load_record(folder))
+    if not screen.as_json:
+        print_leaderboard(board, screen.console())
+    if running or done < (planned or 0):
+        word = "Running" if running else "Not finished"
+        screen.say(f"{word}: {done} of {planned or '?'} parts are done.", "dim")
+    state = {"running": running, "items_done": done, "items": planned}
+    screen.give({**json.loads(leaderboard_json(record, board)), **state})
+
+
+def report(folder: Path, screen: Screen) -> None:
+    """Write the report anew from the rows."""
+    from expacc.compare.page import write_report
+    from expacc.compare.study import load_record
+
+    path = write_report(load_record(folder), folder)
+    screen.say(f"Report: {shown_path(path)}", "bold")
+    screen.give({"report": str(path)})

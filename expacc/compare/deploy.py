@@ -1,0 +1,287 @@
+"""The winner at work: train it on every row, save it as a folder, predict with it anywhere.
+
+The folder holds what ``AccuracyClassifier.save`` writes (safetensors and JSON) and ``table.json``:
+how the table was read and preprocessed, its digest, and the digests of the other two files. Nothing
+in it is executed.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from expacc.compare.leaderboard import leaderboard
+from expacc.compare.record import StudyRecord
+from expacc.compare.runtime_model import check_size, trials_for
+from expacc.compare.study import Settings, check_device
+from expacc.compare.work import MODELS, Bench
+from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
+from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
+from expacc.estimator.saving import FILES, build, read_files
+from expacc.files import read_whole, write_whole
+from expacc.refusals import check_choice
+from expacc.report.loss_names import loss_name
+from expacc.runner.items import WorkItem
+from expacc.stored import check_shape, is_sealed, parse_json, seal
+
+__all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
+
+FACTS = "table.json"
+FORMAT, VERSION = "expacc table model", 1
+LARGEST = 256 << 20  # bytes of table.json
+_SHAPE = {
+    "format": str,
+    "version": int,
+    "classes": [str],
+    "preprocessor": dict,
+    "options": dict,
+    "facts": dict,
+    "sha256": dict.fromkeys(FILES, str),
+    "seal?": str,
+}
+BLOCK = 1 << 25  # values of features that are in memory at a time
+_OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "drop")  # options a model does not keep
+
+
+@dataclass(frozen=True, eq=False)
+class Deployed:
+    """A classifier with all it needs to read a table.
+
+    Attributes:
+        classifier: fitted on preprocessed features.
+        preprocessor: from a table's columns to features.
+        options: how the training table was read, where that was not the default.
+        facts: the training table's name, rows and digest, for people.
+    """
+
+    classifier: AccuracyClassifier
+    preprocessor: Preprocessor
+    options: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+    def reading(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options to read a new table with: the training table's, unless others are given."""
+        return {**self.options, **given}
+
+    def read(self, data: str | Path, **given: Any) -> Table:
+        """A new table, its columns found by name and read as in training."""
+        return read_table(data, like=self.preprocessor.schema, **self.reading(given))
+
+    def predict(self, table: Table) -> tuple[list[str], NDArray[np.float64]]:
+        """The class of each row, and calibrated probabilities in the order of ``classes``."""
+        labels: list[str] = []
+        chances = [np.empty((0, len(self.classes)))]
+        step = max(1, BLOCK // max(1, self.preprocessor.width))
+        for start in range(0, table.rows, step):
+            rows = np.arange(start, min(start + step, table.rows))
+            features = self.preprocessor.transform(table, rows, dtype=np.float64)
+            try:
+                labels += map(str, self.classifier.predict(features))
+                chances.append(self.classifier.predict_proba(features))
+            except ValueError as error:
+                if start == 0:
+                    raise
+                raise ValueError(f"In the rows from {start} on: {error}") from None
+        return labels, np.concatenate(chances)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Labels as written in the training table."""
+        return tuple(map(str, self.classifier.classes_))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the folder; ``table.json`` comes last and vouches for the rest."""
+        folder = self.classifier.save(folder)
+        content = {
+            "format": FORMAT,
+            "version": VERSION,
+            "classes": list(self.classes),
+            "preprocessor": self.preprocessor.to_json(),
+            "options": dict(self.options),
+            "facts": dict(self.facts),
+            "sha256": {name: _digest(data) for name, data in read_files(folder).items()},
+        }
+        write_whole(folder / FACTS, json.dumps(seal(content), indent=1, allow_nan=False) + "\n")
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Deployed":
+        """Read what ``save`` wrote, checked before use.
+
+        Raises:
+            ValueError: the folder is no saved model, or a file of it is missing or damaged.
+        """
+        folder = Path(folder)
+        content = _read_facts(folder / FACTS)
+        files = read_files(folder)
+        for name, data in files.items():
+            if content["sha256"][name] != _digest(data):
+                raise ValueError(
+                    f"{folder / name} must be as expacc fit wrote it; it was changed, or fit was "
+                    "stopped while it wrote. Fit anew."
+                )
+        classifier = build(AccuracyClassifier, folder, files)
+        preprocessor = Preprocessor.from_json(content["preprocessor"])
+        found = cls(classifier, preprocessor, _options(content["options"]), content["facts"])
+        if list(found.classes) != content["classes"] or (
+            preprocessor.width != classifier.n_features_in_
+        ):
+            raise ValueError(f"{folder} must hold files of one model; they differ. Fit anew.")
+        if not is_sealed(content):
+            raise _damaged(folder / FACTS)
+        return found
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    try:
+        data = read_whole(path, LARGEST)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path.parent} must be a folder that expacc fit wrote; it has no {FACTS}."
+        ) from None
+    try:
+        content = parse_json(data)
+        known = content["format"] == FORMAT and content["version"] == VERSION
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path) from None
+    if not known:
+        raise ValueError(f"{path} must be a {FORMAT} of version {VERSION}. Update expacc.")
+    try:
+        check_shape(content, _SHAPE, "it")
+    except ValueError:
+        raise _damaged(path) from None
+    return dict(content)
+
+
+def _damaged(path: Path) -> ValueError:
+    return ValueError(f"{path} must be as expacc fit wrote it; it is damaged. Fit anew.")
+
+
+def _options(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Options from JSON, which knows no tuples, checked by ``ReadOptions``."""
+    known = {field.name for field in fields(ReadOptions)} - set(_OF_A_TABLE)
+    if not set(found) <= known:
+        odd = sorted(set(found) - known)[0]
+        raise ValueError(f"the saved options must be those of a table; got {odd!r:.40}. Fit anew.")
+    try:
+        ReadOptions(**found)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the saved options must be those of a table; {error} Fit anew.") from None
+    return dict(found)
+
+
+def _kept_options(table: Table) -> dict[str, Any]:
+    usual, own = ReadOptions().to_json(), table.options.to_json()
+    kept = {name: value for name, value in own.items() if value != usual[name]}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in kept.items()
+        if name not in _OF_A_TABLE
+    }
+
+
+def _deployed(
+    classifier: AccuracyClassifier, preprocessor: Preprocessor, table: Table, how: str
+) -> Deployed:
+    facts = {"table": table.name, "rows": table.rows, "sha256": table.sha256, "how": how}
+    return Deployed(classifier, preprocessor, _kept_options(table), facts)
+
+
+def train_by_choice(
+    table: Table, *, model: str = "linear", seed: int = 0, device: str = "cpu"
+) -> Deployed:
+    """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
+    check_choice("model", model, tuple(MODELS))
+    check_device(device)
+    check_size(table)
+    preprocessor = Preprocessor.fit(table)
+    classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
+    labels = np.array(table.target.classes)[table.target.codes]
+    classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
+    return _deployed(classifier, preprocessor, table, "chosen by cross-validation")
+
+
+def train_loss(
+    table: Table,
+    loss: str,
+    *,
+    model: str = "linear",
+    trials: int | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+) -> Deployed:
+    """Search and train as in a fold of a study, with every row as a training row.
+
+    So what the study measured is the accuracy of this very procedure.
+    """
+    asked = Settings(losses=(loss,), model=model, trials=trials, seed=seed)  # checks them
+    check_size(table)
+    count = asked.trials or trials_for(table, asked.model)
+    preprocessor = Preprocessor.fit(table)
+    codes = np.asarray(table.target.codes)
+    rows = np.arange(table.rows)
+    features = preprocessor.transform(table)
+    wrong = np.zeros(table.rows, np.bool_)
+    train = TrainRows(features, codes, table.target.classes, rows, wrong)
+    payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
+    payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
+    payload |= {"device": check_device(device)}
+    bench = Bench(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    _, best = bench.search()
+    found = best[loss]
+    result = None
+    if found is not None:
+        run = bench.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
+        result, _ = bench.together({loss: run})[loss]
+    if found is None or result is None or result.model is None:
+        raise ValueError(
+            f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "
+            "trial. Use another --loss, or more --trials."
+        )
+    trial, row, calibration = found
+    classifier = AccuracyClassifier(loss=loss, hidden=MODELS[model].hidden, random_state=seed)
+    classifier.classes_ = np.array(table.target.classes)
+    classifier.n_features_in_ = preprocessor.width
+    classifier.layers_ = [
+        (layer.weight.double().cpu().numpy(), layer.bias.double().cpu().numpy())
+        for layer in result.model.layers
+    ]
+    classifier.temperature_ = calibration.temperature
+    classifier.bend_ = calibration.bend
+    classifier.chosen_ = {"loss": loss, **trial.found}
+    classifier.held_out_ = {loss: row.metrics["validation_accuracy"]}
+    return _deployed(classifier, preprocessor, table, f"best of {count} trials")
+
+
+def winner_of(record: StudyRecord, table: Table) -> str:
+    """The loss that a finished study recommends for a table, which must be one of its own."""
+    same = [
+        facts
+        for facts in record.tables.values()
+        if (facts.sha256, facts.target) == (table.sha256, table.target.name)
+        and facts.features == len(table.columns)
+    ]
+    if not same:
+        raise ValueError(
+            f"DATA must be a table of the study, the same file read alike; {table.name!r} with "
+            f"target {table.target.name!r} and {len(table.columns)} feature(s) is not. It has: "
+            f"{', '.join(repr(name) for name in record.tables)}."
+        )
+    board = leaderboard(record).board(same[0].name)
+    if board is None or not board.answer.choice:
+        raise ValueError(
+            f"--from must be a finished study; {same[0].name!r} has no answer yet. Run its "
+            "command again to finish it, or name a --loss."
+        )
+    names = {loss_name(loss): loss for loss in record.settings["losses"]}
+    return str(names[board.answer.choice])

@@ -1,0 +1,268 @@
+"""The tables of the report, as plain values for its template: numbers become text here."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from expacc.compare.answer import p_text
+from expacc.compare.figures_predictions import Changed, Confusion
+from expacc.compare.leaderboard import Leaderboard, Overall
+from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard
+from expacc.compare.record import StudyRecord
+from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.plain_text import duration, percent, points, share_text
+from expacc.stats.one_table import PairedTest
+
+__all__ = [
+    "board_table",
+    "confusion_table",
+    "failure_table",
+    "overall_table",
+    "p_short",
+    "results_table",
+    "test_table",
+]
+
+MOST_ROWS = 12  # of a list of changed rows
+MOST_FAILURES = 30
+Values = dict[str, Any]
+
+
+def p_short(p_value: float | None) -> str:
+    """Write a p-value for a table cell: without 'p ='."""
+    if p_value is None:
+        return "–"
+    return p_text(p_value, SIGNIFICANCE).removeprefix("p ").removeprefix("= ")
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "" if interval is None else f"{points(interval[0])} to {points(interval[1])}"
+
+
+def _points_of(error: float | None) -> str:
+    return "–" if error is None else f"{error * 100:.1f}"
+
+
+def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
+    """The head and the rows of one table's leaderboard."""
+    head: list[Values] = [
+        {"label": "loss", "text": True},
+        {"label": "accuracy", "unit": "% ± spread"},
+        {"label": "difference", "unit": "points, 95 %"},
+        {"label": "p", "unit": "adjusted"},
+        {"label": "won / tied / lost", "unit": "folds"},
+        {"label": "calibration error", "unit": "points"},
+        {"label": "time", "unit": "with search"},
+    ]
+    return head, [_board_row(entry, board) for entry in board.entries]
+
+
+def _board_row(entry: Entry, board: TableBoard) -> Values:
+    mark = entry.verdict if entry.verdict in ("better", "worse", "even") else ""
+    against = f"{entry.wins} / {entry.ties} / {entry.losses}"
+    shown = percent(entry.accuracy)
+    if entry.spread is not None:
+        shown += f" ± {percent(entry.spread)}"
+    cells: list[Values] = [
+        {"value": shown},
+        {
+            "value": points(entry.difference),
+            "mark": mark,
+            "more": _interval(entry.test.interval) if entry.test else "",
+        },
+        {"value": p_short(entry.adjusted_p)},
+        {"value": against if entry.difference is not None else "–"},
+        {"value": _points_of(entry.metrics.get("calibration_error"))},
+        {"value": duration(entry.seconds)},
+    ]
+    return {
+        "loss": entry.loss,
+        "name": entry.name,
+        "verdict": entry.verdict,
+        "note": entry_note(entry, len(board.folds)),
+        "cells": cells,
+    }
+
+
+def entry_note(entry: Entry, folds: int) -> str:
+    """What stands below a loss's name: the reference, a failure, or what is missing."""
+    if entry.failures:
+        runs = "run" if len(entry.failures) == 1 else "runs"
+        done = "" if len(entry.folds) == folds else f", {len(entry.folds)} of {folds} folds scored"
+        return f"{len(entry.failures)} failed {runs}{done}"
+    if entry.loss == REFERENCE:
+        return "reference"
+    if entry.loss == OUTSIDE:
+        return "scikit-learn, not tested"
+    if len(entry.folds) < folds:
+        return f"{len(entry.folds)} of {folds} folds so far"
+    return ""
+
+
+def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
+    """The head and the rows of the leaderboard over several tables."""
+    head: list[Values] = [
+        {"label": "loss", "text": True},
+        {"label": "mean rank", "unit": f"{len(overall.tables)} tables"},
+        {"label": "accuracy", "unit": "%, mean"},
+        {"label": "difference", "unit": "points, 95 %"},
+        {"label": "p", "unit": "adjusted"},
+        {"label": "won / tied / lost", "unit": "tables"},
+        {"label": "calibration error", "unit": "points"},
+        {"label": "time", "unit": "all tables"},
+    ]
+    rows: list[Values] = []
+    outside = () if overall.outside is None else (overall.outside,)
+    for entry in (*overall.entries, *outside):
+        itself = entry.loss == REFERENCE
+        ranked = entry.loss != OUTSIDE
+        against = entry.against
+        cells: list[Values] = [
+            {"value": f"{entry.mean_rank:.2f}" if ranked else "–"},
+            {"value": percent(entry.accuracy)},
+            {
+                "value": points(entry.difference),
+                "mark": "" if itself or not ranked else entry.verdict,
+                "more": _interval(entry.interval),
+            },
+            {"value": p_short(entry.adjusted_p)},
+            {"value": "–" if itself else f"{against.wins} / {against.ties} / {against.losses}"},
+            {"value": _points_of(entry.calibration_error)},
+            {"value": duration(entry.seconds)},
+        ]
+        rows.append(
+            {
+                "loss": entry.loss,
+                "name": entry.name,
+                "verdict": entry.verdict,
+                "note": "reference" if itself else "" if ranked else "scikit-learn, not tested",
+                "cells": cells,
+            }
+        )
+    return head, rows
+
+
+def results_table(record: StudyRecord, board: Leaderboard) -> Values:
+    """Tables × losses for studies of several tables."""
+    found = {entry.loss for one in board.boards for entry in one.entries}
+    losses = sorted(found, key=loss_order)
+    rows: list[Values] = []
+    for one in board.boards:
+        entries = [one.entry(loss) for loss in losses]
+        scores = [
+            e.accuracy for e in entries if e and e.accuracy and len(e.folds) == len(one.folds)
+        ]
+        top = max(scores, default=2.0) - 1e-10
+        facts = record.tables[one.table]
+        cells = [_result_cell(entry, len(one.folds), top) for entry in entries]
+        rows.append(
+            {"table": one.table, "rows": facts.rows, "classes": len(facts.classes), "cells": cells}
+        )
+    partial = any(cell["value"].endswith("*") for row in rows for cell in row["cells"])
+    return {"names": [loss_name(loss) for loss in losses], "rows": rows, "partial": partial}
+
+
+def _result_cell(entry: Entry | None, folds: int, top: float) -> Values:
+    if entry is None or entry.accuracy is None:
+        return {
+            "value": "failed" if entry and entry.failures else "–",
+            "best": False,
+            "verdict": "",
+        }
+    partial = len(entry.folds) < folds
+    return {
+        "value": percent(entry.accuracy) + ("*" if partial else ""),
+        "best": not partial and entry.accuracy >= top,
+        "verdict": entry.verdict,
+    }
+
+
+def _count(number: float) -> str:
+    return f"{number:.0f}" if abs(number - round(number)) < 0.05 else f"{number:.1f}"
+
+
+def confusion_table(found: Confusion, winner: str, table: str) -> Values:
+    """The confusion matrix with shades, and the rows that changed."""
+    largest = float(np.abs(found.change).max()) or 1.0
+    rows = []
+    for given, name in enumerate(found.classes):
+        cells = []
+        for said in range(len(found.classes)):
+            change = float(found.change[given, said])
+            good = change if given == said else -change
+            step = int(np.ceil(3 * (abs(good) / largest) ** 0.6)) if abs(change) >= 0.05 else 0
+            shade = f"{'up' if good > 0 else 'down'}-{min(3, step)}" if step else ""
+            sign = "+" if change > 0 else "−"
+            count = float(found.counts[given, said])
+            cells.append(
+                {
+                    "count": _count(count) if count >= 0.05 or given == said else "·",
+                    "change": f"{sign}{_count(abs(change))}" if step else "",
+                    "shade": f"{shade}{' diagonal' if given == said else ''}".strip(),
+                }
+            )
+        rows.append({"name": name, "cells": cells})
+
+    def part(title: str, changed: Sequence[Changed]) -> Values:
+        more = f", the clearest {MOST_ROWS}" if len(changed) > MOST_ROWS else ""
+        return {"title": f"{title}: {len(changed)}{more}", "rows": changed[:MOST_ROWS]}
+
+    # A row may be right in some repeats and wrong in others, so gains are sums of shares.
+    net = sum(row.winner_right - row.reference_right for row in (*found.gained, *found.lost))
+    return {
+        "winner": winner,
+        "table": table,
+        "classes": found.classes,
+        "rows": rows,
+        "finding": f"On {len(found.gained)} rows {winner} is right more often, on "
+        f"{len(found.lost)} less often; net {'+' if net >= 0 else '−'}{_count(abs(net))} rows.",
+        "changed": [
+            part(f"Rows that {winner} gets right more often", found.gained),
+            part("Rows that cross entropy gets right more often", found.lost),
+        ],
+    }
+
+
+def failure_table(failures: Sequence[Failure]) -> tuple[list[Values], int]:
+    """Failures of one loss on one table with one reason together, and how many kinds are left."""
+    groups: dict[tuple[str, str, str, float], list[Failure]] = defaultdict(list)
+    for failure in failures:
+        groups[failure.loss, failure.table, failure.reason, failure.noise].append(failure)
+    rows: list[Values] = []
+    for (loss, table, reason, noise), found in list(groups.items())[:MOST_FAILURES]:
+        folds = list(dict.fromkeys(failure.fold for failure in found))
+        wrong = f" ({share_text(noise)} wrong labels)" if noise else ""
+        rows.append(
+            {
+                "loss": loss_name(loss),
+                "table": table + wrong,
+                "runs": len(found),
+                "folds": ", ".join(folds[:12]) + (" …" if len(folds) > 12 else ""),
+                "reason": reason,
+            }
+        )
+    return rows, max(0, len(groups) - MOST_FAILURES)
+
+
+def test_table(board: TableBoard) -> list[Values]:
+    """Every test of one table, with its numbers."""
+    rows: list[Values] = []
+    for entry in board.entries:
+        tests = [(entry.test, entry.adjusted_p), (entry.second_test, None)]
+        rows += [_test_row(entry.name, test, p) for test, p in tests if test is not None]
+    return rows
+
+
+def _test_row(name: str, test: PairedTest, adjusted: float | None) -> Values:
+    return {
+        "name": name,
+        "test": test.test,
+        "note": test.note,
+        "statistic": f"{test.statistic:.3g}".replace("-", "−"),
+        "freedom": ", ".join(f"{number:g}" for number in test.degrees_of_freedom) or "–",
+        "p": p_short(test.p_value),
+        "adjusted": p_short(adjusted),
+        "interval": _interval(test.interval),
+    }

@@ -1,0 +1,362 @@
+"""One work item: a fold of a table at one share of label noise, with every loss.
+
+All losses and all their trials train together as one tensor program, on training rows only. The
+best trial of each loss is trained again on all training rows and scored on the sealed test rows,
+once.
+"""
+
+import time
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from expacc.compare.search_space import Trial, trials_of
+from expacc.compare.selection import best_trial, inner_splits
+from expacc.compare.serialize import unpack_split, unpack_table
+from expacc.compare.training_budget import epochs_a_point, pace, parts
+from expacc.data import SealedTest, TrainRows, derive_seed, open_split
+from expacc.estimator.calibration import (
+    Calibration,
+    expected_calibration_error,
+    fit_calibration,
+)
+from expacc.report.loss_names import OUTSIDE
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Predictions, Row
+from expacc.schedules import geometric
+from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
+
+__all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
+
+MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
+
+Array = NDArray[np.float64]
+
+
+def runs_in(payload: Mapping[str, Any]) -> int:
+    """How many rows an item will give."""
+    losses, trials, seeds = payload["losses"], payload["trials"], payload["seeds"]
+    count: int = len(losses) * (trials + seeds) + 1
+    return count
+
+
+def execute(item: WorkItem, shared: Shared) -> list[Row]:
+    """Search, train, test; one row per trial, final run and outside check."""
+    ask = item.payload
+    table = unpack_table(ask["table"], shared)
+    split = unpack_split(ask["table"], ask["fold"], shared)
+    methods = [f"{loss}|{seed}" for loss in ask["losses"] for seed in range(ask["seeds"])]
+    train, test, _ = open_split(
+        table, split, methods=[*methods, OUTSIDE], label_noise=ask["noise"], seed=ask["seed"]
+    )
+    given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
+    bench = Bench(item, train)
+    trial_rows, best = bench.search()
+    final_rows = bench.finals(best, test, given)
+    return [*trial_rows, *final_rows, _outside(bench, test, given)]
+
+
+def failed_rows(item: WorkItem, reason: str) -> list[Row]:
+    """The final rows of an item that gave none."""
+    ask = item.payload
+    return [
+        _row(item, "final", loss, seed, failure=reason)
+        for loss in ask["losses"]
+        for seed in range(ask["seeds"])
+    ]
+
+
+def _row(item: WorkItem, kind: Any, loss: str, place: int, **more: Any) -> Row:
+    ask = item.payload
+    return Row(
+        key=f"{item.key}|{kind}|{loss}|{place}",
+        item=item.key,
+        kind=kind,
+        table=ask["table"],
+        loss=loss,
+        fold=ask["fold"],
+        noise=ask["noise"],
+        seed=place if kind == "final" else 0,
+        **more,
+    )
+
+
+class Bench:
+    """The training rows of an item, split for the search."""
+
+    def __init__(self, item: WorkItem, train: TrainRows) -> None:
+        self.item, self.ask, self.train = item, item.payload, train
+        self.classes = len(train.classes)
+        features, labels = train.features, train.labels
+        self.own = np.arange(len(labels))
+        if train.validation is not None:
+            inner = [(self.own, np.arange(len(labels), len(labels) + len(train.validation)))]
+            features = np.concatenate([features, train.validation.features])
+            labels = np.concatenate([labels, train.validation.labels])
+        else:
+            inner = inner_splits(labels, self.ask["seed"], item.key)
+        self.inner = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in inner]
+        self.rows = Rows(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
+        name = f"{self.ask['table']}/{self.ask['fold']}"
+        self.trials = {
+            loss: trials_of(
+                loss,
+                self.ask["model"],
+                self.ask["trials"],
+                self.ask["seed"],
+                name,
+                len(self.own),
+                self.classes,
+            )
+            for loss in self.ask["losses"]
+        }
+
+    def plan(self, rows: int, loss: str, *, curves: bool) -> Plan:
+        """The pace of a loss, and what is the same for all."""
+        batch, epochs = pace(rows, loss)
+        return Plan(
+            MODELS[self.ask["model"]],
+            "adam",
+            batch=batch,
+            epochs=epochs,
+            keep="last",
+            curves=("validation",) if curves else (),
+            every=epochs_a_point(epochs),
+            seed=derive_seed(self.ask["seed"], self.item.key) % (1 << 31),
+        )
+
+    def run(
+        self, loss: str, trial: Trial, key: str, rows: torch.Tensor, held: torch.Tensor | None
+    ) -> Run:
+        """A trial of a loss as the loop takes it."""
+        rate = trial.learning_rate
+        return Run(
+            key,
+            rows,
+            held,
+            loss=loss,
+            numbers=trial.numbers,
+            learning_rate=geometric(rate, rate / 50),
+            weight_decay=trial.weight_decay,
+            # As in its paper; as sigma falls, the norm of its gradient changes by orders.
+            normalize=loss == "exact",
+        )
+
+    def together(
+        self, runs: dict[Any, Run], *, curves: bool = False
+    ) -> dict[Any, tuple[RunResult, float]]:
+        """Train on the device that the item names; models come back to the CPU.
+
+        With each result its seconds: its share of those that it was trained together with.
+        """
+        groups: dict[int, dict[Any, Run]] = {}
+        for tag, run in runs.items():
+            groups.setdefault(parts(str(run.loss)), {})[tag] = run
+        results: dict[Any, tuple[RunResult, float]] = {}
+        for group in groups.values():  # each at its own pace
+            longest = max(group.values(), key=lambda run: len(run.rows))
+            plan = self.plan(len(longest.rows), str(longest.loss), curves=curves)
+            device = self.ask.get("device", "cpu")
+            start = time.perf_counter()
+            found = train_runs(self.rows, list(group.values()), plan, device=device)
+            each = (time.perf_counter() - start) / len(group)
+            results.update((tag, (one, each)) for tag, one in zip(group, found, strict=True))
+        return results
+
+    def search(self) -> tuple[list[Row], dict[str, tuple[Trial, Row, Calibration] | None]]:
+        """Rows of all trials; per loss the best trial, its row and its calibration."""
+        runs = {
+            (loss, trial.number, fold): self.run(
+                loss, trial, f"{loss}/{trial.number}/{fold}", rows, held
+            )
+            for loss, trials in self.trials.items()
+            for trial in trials
+            for fold, (rows, held) in enumerate(self.inner)
+        }
+        trained = self.together(runs, curves=True)
+        results = {tag: result for tag, (result, _) in trained.items()}
+        found: list[Row] = []
+        best: dict[str, tuple[Trial, Row, Calibration] | None] = {}
+        for loss, trials in self.trials.items():
+            seconds = sum(trained[loss, 0, fold][1] for fold in range(len(self.inner)))
+            own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
+            found += own
+            best[loss] = None
+            place = best_trial(own, sum(len(held) for _, held in self.inner))
+            if place is not None:
+                calibration = self._calibration(loss, place, results)
+                best[loss] = (trials[place], own[place], calibration)
+        return found, best
+
+    def _trial_row(
+        self, loss: str, trial: Trial, results: dict[Any, RunResult], seconds: float
+    ) -> Row:
+        parts = [results[loss, trial.number, fold] for fold in range(len(self.inner))]
+        failed = [part.failed_step for part in parts if part.failed_step is not None]
+        if failed:
+            reason = f"diverged at step {failed[0]}"
+            return _row(
+                self.item,
+                "trial",
+                loss,
+                trial.number,
+                numbers=trial.found,
+                seconds=seconds,
+                failure=reason,
+            )
+        curves = {
+            name: tuple(np.mean([part.curves[name] for part in parts], axis=0).tolist())
+            for name in ("validation_accuracy", "validation_loss")
+        }
+        metrics = {name: values[-1] for name, values in curves.items()}
+        bad = [name for name, value in metrics.items() if not np.isfinite(value)]
+        return _row(
+            self.item,
+            "trial",
+            loss,
+            trial.number,
+            numbers=trial.found,
+            metrics={} if bad else metrics,
+            curves=curves if not bad else {},
+            seconds=seconds,
+            failure=f"{bad[0]} is not finite" if bad else None,
+        )
+
+    def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
+        """Of the best trial, on the rows that it was judged by."""
+        logits, codes = [], []
+        for fold, (_, held) in enumerate(self.inner):
+            model = results[loss, place, fold].model
+            if model is not None:  # a trial with a score has them all
+                logits.append(model.logits(self.rows.features[held]).double().numpy())
+                codes.append(self.rows.labels[held].numpy())
+        known = np.concatenate(codes)
+        return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
+
+    def finals(
+        self,
+        best: dict[str, tuple[Trial, Row, Calibration] | None],
+        test: SealedTest,
+        given: NDArray[np.int64],
+    ) -> list[Row]:
+        """Train each loss's best trial on all training rows, and score it once."""
+        own = torch.from_numpy(self.own)
+        runs = {
+            (loss, seed): self.run(loss, found[0], f"{loss}/final/{seed}", own, None)
+            for loss, found in best.items()
+            if found is not None
+            for seed in range(self.ask["seeds"])
+        }
+        results = self.together(runs)
+        rows = []
+        for loss, found in best.items():
+            for seed in range(self.ask["seeds"]):
+                result, seconds = results.get((loss, seed), (None, 0.0))
+                if found is None or result is None or result.model is None:
+                    reason = (
+                        "every trial diverged"
+                        if result is None
+                        else (f"diverged at step {result.failed_step}")
+                    )
+                    rows.append(_row(self.item, "final", loss, seed, failure=reason))
+                    continue
+                trial, trial_row, calibration = found
+                logits = _score(test, f"{loss}|{seed}", result.model)
+                if not np.isfinite(logits).all():  # whose argmax would be a class
+                    reason = "logits of test rows are not finite"
+                    rows.append(_row(self.item, "final", loss, seed, failure=reason))
+                    continue
+                right = result.model.logits(self.rows.features[own]).argmax(1)
+                metrics, predictions = _judge(logits, calibration, test.rows, given)
+                fit = float((right == self.rows.labels[own]).double().mean())
+                rows.append(
+                    _row(
+                        self.item,
+                        "final",
+                        loss,
+                        seed,
+                        numbers=trial.found,
+                        metrics={
+                            **metrics,
+                            "train_accuracy": fit,
+                            "temperature": calibration.temperature,
+                            "bend": calibration.bend,
+                        },
+                        curves=trial_row.curves,
+                        predictions=predictions,
+                        seconds=seconds,
+                    )
+                )
+        return rows
+
+
+def _score(test: SealedTest, method: str, model: Any) -> Array:
+    """Predict the test rows once; the logits come along."""
+    kept: list[Array] = []
+
+    def predict(features: Any) -> Array:
+        logits: Array = model.logits(torch.from_numpy(features)).double().numpy()
+        kept.append(logits)
+        return logits
+
+    test.score(method, predict)
+    return kept[0]
+
+
+def _judge(
+    logits: Array, calibration: Calibration, rows: NDArray[np.int64], given: NDArray[np.int64]
+) -> tuple[dict[str, float], Predictions]:
+    chance = calibration.probabilities(logits)
+    predicted = logits.argmax(axis=1)
+    right = predicted == given
+    own = chance[np.arange(len(given)), given]
+    recall = [right[given == code].mean() for code in np.unique(given)]
+    metrics = {
+        "accuracy": float(right.mean()),
+        "balanced_accuracy": float(np.mean(recall)),
+        "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()),
+        "calibration_error": expected_calibration_error(chance, given),
+    }
+    predictions = Predictions(
+        rows.astype(np.int32),
+        predicted.astype(np.int32),
+        chance.max(axis=1).astype(np.float32),
+        own.astype(np.float32),
+    )
+    return metrics, predictions
+
+
+def _outside(bench: Bench, test: SealedTest, given: NDArray[np.int64]) -> Row:
+    """scikit-learn's LogisticRegression on the same rows: a check from outside."""
+    from sklearn.linear_model import LogisticRegression
+
+    start = time.perf_counter()
+    features, labels = bench.train.features.astype(np.float64), bench.train.labels
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its own limit of steps
+        if len(np.unique(labels)) < 2:
+            return _row(bench.item, "outside", OUTSIDE, 0, failure="one class in training rows")
+        model = LogisticRegression().fit(features, labels)
+    logits = np.full((len(test), bench.classes), -1e9)
+
+    def predict(rows: Any) -> Array:
+        scores = model.decision_function(rows.astype(np.float64))
+        wide = np.stack([-scores / 2, scores / 2], 1) if scores.ndim == 1 else scores
+        logits[:, model.classes_] = wide
+        return logits
+
+    test.score(OUTSIDE, predict)
+    metrics, predictions = _judge(logits, Calibration(), test.rows, given)
+    return _row(
+        bench.item,
+        "outside",
+        OUTSIDE,
+        0,
+        metrics={**metrics, "train_accuracy": float(model.score(features, labels))},
+        predictions=predictions,
+        seconds=time.perf_counter() - start,
+    )

@@ -1,0 +1,1 @@
+"""What to run → rows on disk: work items, the store, the engines that carry items out."""

@@ -1,0 +1,236 @@
+"""Carry out the work items of a study that are not done yet, and save each as it is done."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from expacc.runner import cluster, local
+from expacc.runner.interrupt import CtrlC
+from expacc.runner.items import FailedRows, Reply, Shared, WorkItem, load_executor, run_item
+from expacc.runner.rows import Row
+from expacc.runner.shared import check_shared
+from expacc.runner.store import Store
+
+__all__ = ["ENGINES", "Engine", "Outcome", "cores", "run_items", "workers_for"]
+
+Engine = Literal["local", "ray"]
+ENGINES = ("local", "ray")
+Best = Callable[[Sequence[Row]], str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of ``run_items`` did.
+
+    Args:
+        done: rows saved by it.
+        failed: those among them that have a failure.
+        skipped: items that were there already.
+        seconds: from start to end.
+        busy: seconds in executors, all workers together.
+        waited: seconds between two items of a worker, all workers together: what scheduling costs.
+    """
+
+    done: int
+    failed: int
+    skipped: int
+    seconds: float
+    busy: float
+    waited: float
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def workers_for(device: str, workers: int | None) -> int | None:
+    """As asked; by default one for a GPU, which a second process would only make wait."""
+    return 1 if workers is None and device != "cpu" else workers
+
+
+def run_items(
+    store: Store,
+    items: Sequence[WorkItem],
+    executor: str,
+    *,
+    failed_rows: FailedRows,
+    shared: Shared | None = None,
+    engine: Engine = "local",
+    workers: int | None = None,
+    address: str | None = None,
+    progress: bool = True,
+    best: Best | None = None,
+) -> Outcome:
+    """Carry out the items that the store does not have, and save each as it is done.
+
+    An executor that raises, and an item whose worker died three times, become rows of failure; the
+    study goes on. Ctrl-C saves what is complete, ends the workers and then raises
+    KeyboardInterrupt; a second one does not wait.
+
+    Args:
+        store: open for writing.
+        items: all items of the study, done or not.
+        executor: the function that carries out an item, as 'package.module:function'. It is
+            called as ``function(item, shared)`` on one thread and returns the item's rows.
+        failed_rows: makes the rows of an item that failed, from the item and the reason.
+        shared: bytes and arrays for every call, read-only, handed to each process once.
+        engine: 'local' for processes on this machine, 'ray' for a Ray cluster.
+        workers: how many at a time; None for all cores. 0 works in this process, to debug.
+        address: of a Ray cluster that runs, or 'auto'; None starts one on this machine.
+        progress: show a bar on stderr.
+        best: is given the stored rows of a resumed study, without curves and predictions, then
+            the rows of each item once they are saved; its answer is shown as the best so far.
+
+    Raises:
+        ValueError: an argument is not as it must be.
+        OSError: the disk is full or the like; all that was saved stays.
+        KeyboardInterrupt: after Ctrl-C, with everything in order.
+    """
+    _check(items, engine, workers, address)
+    shared = shared or {}
+    check_shared(shared)
+    load_executor(executor)  # a wrong name is best known here
+    start = time.monotonic()
+    finished = store.done_items()
+    left = [item for item in items if item.key not in finished]
+    runs, runs_left = (sum(item.runs for item in part) for part in (items, left))
+    store.set_note("planned", {"items": len(items), "runs": runs})
+    tally = _Tally(runs, runs - runs_left)
+    if best is not None and finished:
+        tally.best = best(store.rows(predictions=False))
+    with CtrlC() as stop, _bar(runs, tally.runs_done, progress) as bar:
+        source = _replies(left, executor, shared, engine, workers, address, stop)
+        try:
+            for found in source:
+                if found is not None:
+                    rows = _save(store, *found, failed_rows)
+                    tally.add(found[0], found[1], rows, best)
+                if bar is not None:
+                    bar.update(tally.runs_done, None, **tally.fields())
+        finally:
+            source.close()  # type: ignore[attr-defined]
+    if stop.asked:
+        raise KeyboardInterrupt
+    return Outcome(
+        done=tally.done,
+        failed=tally.failed,
+        skipped=len(items) - len(left),
+        seconds=time.monotonic() - start,
+        busy=tally.busy,
+        waited=tally.waited,
+    )
+
+
+def _check(
+    items: Sequence[WorkItem], engine: str, workers: int | None, address: str | None
+) -> None:
+    if engine not in ENGINES:
+        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
+    if workers is not None and (type(workers) is not int or workers < 0):
+        raise ValueError(f"workers must be a number of processes >= 0; got {workers!r}.")
+    if engine == "ray" and workers == 0:
+        raise ValueError("workers must be >= 1 with engine='ray'; got 0. Use engine='local'.")
+    if address is not None and engine != "ray":
+        raise ValueError(f"address must be left out with engine={engine!r}; got {address!r}.")
+    keys = [item.key for item in items]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"items must have different keys; got {twice!r} twice.")
+
+
+def _replies(
+    items: Sequence[WorkItem],
+    executor: str,
+    shared: Shared,
+    engine: Engine,
+    workers: int | None,
+    address: str | None,
+    stop: CtrlC,
+) -> Iterator[tuple[WorkItem, Reply] | None]:
+    """The engine asked for; with nothing left to do none is started."""
+    if not items:
+        yield from ()
+    elif engine == "ray":
+        yield from cluster.replies(
+            items,
+            executor,
+            shared,
+            workers=workers,
+            cores=cores(),
+            address=address,
+            stopped=lambda: stop.asked,
+        )
+    elif workers == 0:
+        function, views = load_executor(executor), {k: _read_only(v) for k, v in shared.items()}
+        call = f"{time.monotonic_ns()}"
+        for item in items:
+            with stop.at_once():
+                reply = run_item(function, item, views, call)
+            yield item, reply
+    else:
+        count = cores() if workers is None else workers
+        yield from local.replies(items, executor, shared, workers=count, stopped=lambda: stop.asked)
+
+
+def _read_only(value: Any) -> Any:
+    """As workers see it."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value
+
+
+def _save(store: Store, item: WorkItem, reply: Reply, failed_rows: FailedRows) -> Sequence[Row]:
+    """Save what the item gave, or its rows of failure; the rows that were saved."""
+    failure = reply.failure
+    made = {"seconds": reply.seconds, "made_with": reply.versions or None}
+    if failure is None:
+        try:
+            store.save(item.key, reply.rows, **made)  # type: ignore[arg-type]
+            return reply.rows
+        except (ValueError, TypeError) as error:  # rows that no store can hold
+            failure = str(error)
+    rows = failed_rows(item, failure)
+    if any(row.failure is None for row in rows):
+        raise ValueError(f"failed_rows must give rows with a failure; got others for {item.key!r}.")
+    store.save(item.key, rows, failure=failure, details=reply.details, **made)  # type: ignore[arg-type]
+    return rows
+
+
+class _Tally:
+    """What the bar shows."""
+
+    def __init__(self, runs: int, runs_done: int) -> None:
+        self.runs, self.runs_done = runs, runs_done
+        self.done = self.failed = 0
+        self.busy = self.waited = 0.0
+        self.best = ""
+
+    def add(self, item: WorkItem, reply: Reply, rows: Sequence[Row], best: Best | None) -> None:
+        self.runs_done += item.runs
+        self.done += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        self.busy += reply.seconds
+        self.waited += reply.waited
+        if best is not None:
+            self.best = best(rows) or self.best
+
+    def fields(self) -> Mapping[str, str]:
+        shown = {"runs": f"{self.runs_done} of {self.runs}", "failed": str(self.failed)}
+        return {**shown, "best": self.best} if self.best else shown
+
+
+def _bar(total: int, done: int, shown: bool) -> AbstractContextManager[Any]:
+    if not shown:
+        return nullcontext(None)
+    from expacc.training.progress import progress_bar  # brings torch, which a quiet study may not
+
+    return progress_bar(total=total, title="study", done=done)

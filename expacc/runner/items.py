@@ -1,0 +1,208 @@
+"""Work items: what a study is cut into, and how one is carried out, whatever engine asks for it."""
+
+import importlib
+import importlib.metadata
+import math
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from expacc.runner.rows import Row
+
+__all__ = [
+    "Executor",
+    "FailedRows",
+    "Reply",
+    "Shared",
+    "WorkItem",
+    "check_rows",
+    "load_executor",
+    "one_thread",
+    "run_item",
+    "versions",
+]
+
+RETRIES = 2  # of an item whose worker died; after that it is the item that kills workers
+THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+PACKAGES = ("expacc", "torch", "numpy", "scikit-learn")
+LONGEST_REASON = 300  # characters
+
+
+@dataclass(frozen=True)
+class WorkItem:
+    """The unit of scheduling and of saving: its rows are written together or not at all.
+
+    Args:
+        key: unique in the study, the same whenever the study is planned again.
+        payload: what the executor needs to know, as JSON would hold it. Data goes to ``shared``.
+        runs: how many runs it stands for, to show how far a study is.
+    """
+
+    key: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    runs: int = 1
+
+
+Shared = Mapping[str, bytes | NDArray[Any]]  # read-only, the same for all items
+Executor = Callable[[WorkItem, Shared], list[Row]]
+FailedRows = Callable[[WorkItem, str], list[Row]]  # the rows of an item that gave none, and why
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What became of an item.
+
+    Args:
+        rows: what the executor returned; empty if the item failed.
+        failure: why there are no rows, in one line.
+        details: the traceback that belongs to ``failure``.
+        seconds: the time in the executor.
+        waited: seconds between the end of the item before and the start of this one, in the same
+            process: what scheduling costs.
+        versions: of the packages in the process that did the work.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    failure: str | None = None
+    details: str | None = None
+    seconds: float = 0.0
+    waited: float = 0.0
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def load_executor(name: str) -> Executor:
+    """The function with the dotted path ``name``, as ``expacc.compare.work:execute``.
+
+    Raises:
+        ValueError: the name has another form, or there is no such function.
+    """
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise ValueError(f"executor must be named 'package.module:function'; got {name!r}.")
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"executor must be a function to import; got {name!r}: {error}.") from None
+    return found  # type: ignore[no-any-return]
+
+
+_last: tuple[str, float] | None = None  # what this process did last, and when it was done
+
+
+def run_item(executor: Executor, item: WorkItem, shared: Shared, call: str = "") -> Reply:
+    """Carry out one item on one thread. An exception becomes a failure with its reason.
+
+    Args:
+        executor: what carries it out.
+        item: what to do.
+        shared: data for all items.
+        call: names the call of the engine; the time between two calls is no waiting.
+    """
+    global _last
+    start = time.perf_counter()
+    waited = start - _last[1] if _last is not None and _last[0] == call else 0.0
+    rows: list[Row] = []
+    failure = details = None
+    try:
+        with one_thread():
+            rows = executor(item, shared)
+        check_rows(item.key, rows)
+    except (Exception, SystemExit) as error:
+        rows, failure, details = [], _one_line(error), traceback.format_exc()
+    end = time.perf_counter()
+    _last = call, end
+    return Reply(rows, failure, details, end - start, waited, versions())
+
+
+def _one_line(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    text = f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return text if len(text) <= LONGEST_REASON else text[: LONGEST_REASON - 1] + "…"
+
+
+def check_rows(item: str, rows: Sequence[Row]) -> None:
+    """Raise unless ``rows`` may be saved for ``item``: scores are finite, failures have none."""
+    if not isinstance(rows, list | tuple) or not all(isinstance(row, Row) for row in rows):
+        raise TypeError(f"rows of item {item!r} must be a list of Row; got {_shape(rows)}.")
+    if not rows:
+        raise ValueError(f"rows of item {item!r} must be at least one; got none.")
+    seen = set()
+    for row in rows:
+        name = f"row {row.key!r}"
+        if row.item != item:
+            raise ValueError(f"item of {name} must be {item!r}; got {row.item!r}.")
+        if row.key in seen:
+            raise ValueError(f"key of {name} must be unique; got it twice in item {item!r}.")
+        seen.add(row.key)
+        if row.failure is not None:
+            if not row.failure.strip():
+                raise ValueError(f"failure of {name} must say why; got an empty text.")
+            if row.metrics or row.predictions is not None:
+                raise ValueError(
+                    f"metrics and predictions of {name} must be empty, because it failed "
+                    f"({row.failure}); got some."
+                )
+        elif not row.metrics:
+            raise ValueError(f"metrics of {name} must not be empty without a failure; got none.")
+        for metric, value in row.metrics.items():
+            if not math.isfinite(value):
+                raise ValueError(
+                    f"{metric} of {name} must be finite; got {value}. "
+                    f"A diverged run is a row with a failure and no metrics."
+                )
+
+
+def _shape(rows: object) -> str:
+    if not isinstance(rows, list | tuple):
+        return type(rows).__name__
+    return f"a {type(rows).__name__} with a {next(type(r) for r in rows if type(r) is not Row)}"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for torch and BLAS in this block: one item per core, and sums in one order."""
+    torch, pools = sys.modules.get("torch"), None
+    before = torch.get_num_threads() if torch is not None else 1  # the pools may be torch's own
+    limited = all(os.environ.get(name) == count for name, count in THREADS.items())
+    if "sklearn" in sys.modules and not limited:  # its solvers' pools are unknown to torch
+        import threadpoolctl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        pools = threadpoolctl.threadpool_limits(1)
+    try:
+        if torch is not None:
+            torch.set_num_threads(1)
+        yield
+    finally:
+        if pools is not None:
+            pools.restore_original_limits()
+        if torch is not None:
+            torch.set_num_threads(before)
+
+
+_versions: dict[str, str] = {}
+
+
+def versions() -> Mapping[str, str]:
+    """What a result was made with: packages, Python, platform. Nothing is imported for it."""
+    if not _versions:
+        for name in PACKAGES:
+            module = sys.modules.get(name)
+            found = getattr(module, "__version__", None)
+            try:
+                _versions[name] = str(found or importlib.metadata.version(name))
+            except importlib.metadata.PackageNotFoundError:
+                continue
+        _versions["numpy"] = np.__version__
+        _versions["python"] = platform.python_version()
+        _versions["platform"] = platform.platform()
+        _versions["machine"] = f"{platform.machine()}, {os.cpu_count()} cores"
+    return _versions

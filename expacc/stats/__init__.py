@@ -1,0 +1,70 @@
+"""Every statistic of a comparison in one place; see docs/statistics.md for which is used when.
+
+One table: `paired_rows`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`, `paired_5x2_t`, and
+`adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`, `wilcoxon_pairs`,
+`friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
+`critical_difference`, `dolan_more_profile`.
+"""
+
+from expacc.stats.adjustment import Adjustment, adjust
+from expacc.stats.many_tables import (
+    CriticalDifference,
+    Profile,
+    Wins,
+    WinTieLoss,
+    critical_difference,
+    dolan_more_profile,
+    win_tie_loss,
+    wins,
+)
+from expacc.stats.one_table import (
+    PairedTest,
+    combined_5x2_f,
+    corrected_paired_t,
+    paired_5x2_t,
+)
+from expacc.stats.rank_tests import (
+    AgainstReference,
+    PairwiseTest,
+    RankTest,
+    conover,
+    friedman,
+    iman_davenport,
+    mean_ranks,
+    ranks,
+    wilcoxon,
+    wilcoxon_against,
+    wilcoxon_pairs,
+)
+from expacc.stats.row_tests import mcnemar, paired_rows, variance_factor
+
+__all__ = [
+    "Adjustment",
+    "AgainstReference",
+    "CriticalDifference",
+    "PairedTest",
+    "PairwiseTest",
+    "Profile",
+    "RankTest",
+    "WinTieLoss",
+    "Wins",
+    "adjust",
+    "combined_5x2_f",
+    "conover",
+    "corrected_paired_t",
+    "critical_difference",
+    "dolan_more_profile",
+    "friedman",
+    "iman_davenport",
+    "mcnemar",
+    "mean_ranks",
+    "paired_5x2_t",
+    "paired_rows",
+    "ranks",
+    "variance_factor",
+    "wilcoxon",
+    "wilcoxon_against",
+    "wilcoxon_pairs",
+    "win_tie_loss",
+    "wins",
+]
