@@ -100,6 +100,7 @@ def test_parquet_is_read_as_pyarrow_reads_it(pages, encoding, packing, tmp_path,
     )
     if packing[0] != "snappy":  # a process for each would take its time
         monkeypatch.setattr(sys, "executable", None)
+        monkeypatch.setattr("expacc.data.parquet_process._BATCH_ROWS", 11)
     whole = arrow.parquet.read_table(path)
     grid, _, _ = read_grid(path, ReadOptions())
     assert grid.names == tuple(whole.column_names)

@@ -79,7 +79,7 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Places in a list of texts; the last entry stands for a missing one, at -1."""
+    """Places in a list of texts; -1 for a missing one."""
 
     codes: NDArray[np.int32]
     levels: Sequence[str]
@@ -89,8 +89,8 @@ class Codes:
 
     def cells(self) -> list[Cell]:
         """Each text is one object, however often it occurs."""
-        known = [*self.levels, None]
-        return [known[code] for code in self.codes.tolist()]
+        levels = self.levels
+        return [levels[code] if code >= 0 else None for code in self.codes.tolist()]
 
     def may_hold(self, text: str) -> bool:
         """The levels tell."""

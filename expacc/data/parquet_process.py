@@ -150,21 +150,22 @@ class _Column:
             if self.arrow.types.is_temporal(values.type):
                 values = values.cast(self.arrow.string())
             values = values.dictionary_encode()
-        fresh: list[str] = []
-        if self.seen is None or not values.dictionary.equals(self.seen):
-            texts = values.dictionary.to_pylist()
-            known = self.known
-            fresh = list(dict.fromkeys(text for text in texts if text not in known))
-            known.update(
-                zip(fresh, itertools.count(len(known) - 1))
-            )  # None is known from the start
-            places = [*map(self.known.__getitem__, texts), -1]
-            self.seen, self.places = values.dictionary, np.array(places, np.int32)
+        # Within a row group the dictionary of the last batch stays, and may have grown.
+        dictionary, last = values.dictionary, self.seen
+        if last is None or not dictionary.slice(0, len(last)).equals(last):
+            last, self.places = dictionary.slice(0, 0), np.empty(0, np.int32)
+        texts = dictionary.slice(len(last)).to_numpy(zero_copy_only=False).tolist()
+        known = self.known
+        fresh = list(dict.fromkeys(text for text in texts if text not in known))
+        known.update(zip(fresh, itertools.count(len(known) - 1)))  # None is there from the start
+        places = np.fromiter(map(known.__getitem__, texts), np.int32, len(texts))
+        self.seen, self.places = dictionary, np.concatenate([self.places, places])
         codes = values.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        found = np.append(self.places, np.int32(-1))[codes]  # -1 takes the last
         joined = "".join(fresh).encode()
         lengths = np.fromiter(map(len, fresh), np.uint32, len(fresh)).tobytes()
         part = {"texts": len(fresh), "size": len(joined)}
-        return part, [lengths, joined, self.places[codes].tobytes()]
+        return part, [lengths, joined, found.astype(np.int32).tobytes()]
 
 
 def _number(cell: object) -> object:
