@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from expacc.files import write_whole
-from expacc.recipes.book import folder_of, put_between, readme_section, results_markdown
+from expacc.recipes.index import folder_of, put_between, readme_section, results_markdown
 from expacc.recipes.registry import recipes
 from expacc.recipes.runner import has_rows, load_result
 from expacc.recipes.summary import summary

@@ -13,8 +13,8 @@ from study_samples import PAYLOADS
 from test_recipes_frame import hostile_result, sample
 from test_report_browser import FLAGS, WIDTHS, Visit, find_chromium
 
-from expacc.recipes.account import Failure
-from expacc.recipes.book import write_book
+from expacc.recipes.index import write_book
+from expacc.recipes.provenance import Failure
 from expacc.recipes.summary import write_files
 
 

@@ -19,12 +19,12 @@ from sklearn.model_selection import train_test_split
 
 from expacc.data import Split, TableError, open_split
 from expacc.functional import exact_error
-from expacc.recipes import exact_protocol as protocol
-from expacc.recipes.exact_causes import cause
-from expacc.recipes.exact_data import files_of, read_tables, read_uci, split_of
-from expacc.recipes.exact_methods import NOISE_METHODS, train_method
-from expacc.recipes.exact_noise import NOISES, RuleLoss, SampledLoss
-from expacc.recipes.exact_paper import (
+from expacc.recipes.exact import protocol
+from expacc.recipes.exact.causes import cause
+from expacc.recipes.exact.data import files_of, read_tables, read_uci, split_of
+from expacc.recipes.exact.methods import NOISE_METHODS, train_method
+from expacc.recipes.exact.noise import NOISES, RuleLoss, SampledLoss
+from expacc.recipes.exact.paper import (
     METHODS,
     TABLE_1,
     TABLE_2,
@@ -35,10 +35,10 @@ from expacc.recipes.exact_paper import (
     TABLES,
     Settings,
 )
-from expacc.recipes.exact_protocol import Ready, Scale, run_of, score, train
-from expacc.recipes.exact_rows import Scores
-from expacc.recipes.exact_search import TrialScore, best_of, search, settings_of
-from expacc.recipes.exact_tables import RECIPES
+from expacc.recipes.exact.protocol import Ready, Scale, run_of, score, train
+from expacc.recipes.exact.rows import Scores
+from expacc.recipes.exact.search import TrialScore, best_of, search, settings_of
+from expacc.recipes.exact.tables import RECIPES
 from expacc.recipes.page import Beside, Number, verdict
 from expacc.recipes.recipe import Ask
 from expacc.recipes.runner import How, run_recipe

@@ -24,13 +24,14 @@ pytest.importorskip("jinja2")
 pytest.importorskip("scipy")
 
 from expacc.cli import main
-from expacc.recipes import book, registry, sources
-from expacc.recipes.account import Account, Failure, Result
+from expacc.recipes import index as book
+from expacc.recipes import registry, sources
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.page import Beside, Number, Page, Section
 from expacc.recipes.page_html import page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import beside_table, verdict_counts
+from expacc.recipes.provenance import Account, Failure, Result
 from expacc.recipes.recipe import Ask
 from expacc.recipes.runner import How, load_result, run_recipe
 from expacc.recipes.summary import read_summary, summary, write_files

@@ -14,14 +14,16 @@ import torch
 from scipy import stats
 
 from expacc import functional
-from expacc.recipes import leaky_logistic, leaky_mlp, leaky_uci
-from expacc.recipes.leaky import RECIPES
-from expacc.recipes.leaky_digits import FILES, folds_of, pack, read_digits, unpack
-from expacc.recipes.leaky_lockstep import WEIGHTS, Contender, flushing, train_in_lockstep
-from expacc.recipes.leaky_paper import LOSSES, NAMES, TABLE_3, TABLE_4, UNDERLINED, WINS, table_of
-from expacc.recipes.leaky_plateaus import Runs, lag, orders, statements, stuck
-from expacc.recipes.leaky_significance import compare, paired_t, underlined
-from expacc.recipes.leaky_start import xavier
+from expacc.recipes.leaky.digits import FILES, folds_of, pack, read_digits, unpack
+from expacc.recipes.leaky.lockstep import WEIGHTS, Contender, flushing, train_in_lockstep
+from expacc.recipes.leaky.paper import LOSSES, NAMES, TABLE_3, TABLE_4, UNDERLINED, WINS, table_of
+from expacc.recipes.leaky.plateaus import Runs, lag, orders, statements, stuck
+from expacc.recipes.leaky.recipes import RECIPES
+from expacc.recipes.leaky.recipes import logistic as leaky_logistic
+from expacc.recipes.leaky.recipes import mlp as leaky_mlp
+from expacc.recipes.leaky.recipes import uci as leaky_uci
+from expacc.recipes.leaky.significance import compare, paired_t, underlined
+from expacc.recipes.leaky.start import xavier
 from expacc.recipes.page import verdict
 from expacc.recipes.recipe import Ask
 from expacc.runner.items import check_rows
@@ -77,7 +79,7 @@ def charts(page):
 def test_the_list_of_recipes_needs_neither_torch_nor_matplotlib():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['torch', 'matplotlib', 'numpy', 'scipy'])); "
-        "from expacc.recipes.leaky import RECIPES; print([one.name for one in RECIPES])"
+        "from expacc.recipes.leaky.recipes import RECIPES; print([one.name for one in RECIPES])"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.split() == [

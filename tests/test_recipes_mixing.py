@@ -16,17 +16,17 @@ pytest.importorskip("scipy")
 
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
-from expacc.recipes import mixing_lockstep
-from expacc.recipes.mixing import RECIPES, UCI
-from expacc.recipes.mixing_answer import answer, control_text
-from expacc.recipes.mixing_arms import Contender, contenders, gradient_volume
-from expacc.recipes.mixing_charts import gains_chart, look_of
-from expacc.recipes.mixing_graph import block_size
-from expacc.recipes.mixing_lockstep import Group, train_in_lockstep
-from expacc.recipes.mixing_paper import ARMS, CE, CONTROL, EL, GRADUAL, SHAPES, TABLE_4, TABLES
-from expacc.recipes.mixing_scores import ranking, scores_of, summary
-from expacc.recipes.mixing_tables import open_fold, pack, read_tables, scales_differ, shape_of
-from expacc.recipes.mixing_work import execute, failed_rows, plan, seconds_of
+from expacc.recipes.mixing.answer import answer, control_text
+from expacc.recipes.mixing.arms import Contender, contenders, gradient_volume
+from expacc.recipes.mixing.charts import gains_chart, look_of
+from expacc.recipes.mixing.graph import block_size
+from expacc.recipes.mixing.lockstep import Group, train_in_lockstep
+from expacc.recipes.mixing.paper import ARMS, CE, CONTROL, EL, GRADUAL, SHAPES, TABLE_4, TABLES
+from expacc.recipes.mixing.recipes import RECIPES, UCI
+from expacc.recipes.mixing.recipes import lockstep as mixing_lockstep
+from expacc.recipes.mixing.scores import ranking, scores_of, summary
+from expacc.recipes.mixing.tables import open_fold, pack, read_tables, scales_differ, shape_of
+from expacc.recipes.mixing.work import execute, failed_rows, plan, seconds_of
 from expacc.recipes.page import Page, verdict
 from expacc.recipes.recipe import Ask
 from expacc.runner.items import WorkItem, check_rows
@@ -642,7 +642,7 @@ def test_a_chart_of_one_table_can_be_drawn():
 def test_the_list_of_recipes_needs_no_torch():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'scipy', 'matplotlib'])); "
-        "from expacc.recipes.mixing import RECIPES; print([one.name for one in RECIPES])"
+        "from expacc.recipes.mixing.recipes import RECIPES; print([one.name for one in RECIPES])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['mixing-gradients', 'mixing-uci']"

@@ -14,18 +14,19 @@ pytest.importorskip("scipy")
 from expacc import orthant_prob
 from expacc.functional import exact_error
 from expacc.optim import GradientNormalizer
-from expacc.recipes import cost_work, integral_work, mixing_gradients_work, toy_work
-from expacc.recipes.cost_charts import bytes_text, seconds_text
-from expacc.recipes.cost_network import WideResNet
-from expacc.recipes.cost_page import exponent
-from expacc.recipes.exact_pictures import RECIPES
-from expacc.recipes.integral_cases import CASES, truth
-from expacc.recipes.integral_page import needed_samples
-from expacc.recipes.mixing_gradients import GRADIENTS
+from expacc.recipes.exact import cost_work, integral_work, toy_work
+from expacc.recipes.exact.cost_charts import bytes_text, seconds_text
+from expacc.recipes.exact.cost_network import WideResNet
+from expacc.recipes.exact.cost_page import exponent
+from expacc.recipes.exact.integral_cases import CASES, truth
+from expacc.recipes.exact.integral_page import needed_samples
+from expacc.recipes.exact.pictures import RECIPES
+from expacc.recipes.exact.toy_data import FIVE, PRINTED, THREE, TOYS, best
+from expacc.recipes.exact.toy_search import descend_lowering_sigma, loss_of, train_k_and_b
+from expacc.recipes.mixing.gradients import GRADIENTS
+from expacc.recipes.mixing.recipes import gradients_work as mixing_gradients_work
 from expacc.recipes.page import Page, verdict
 from expacc.recipes.recipe import Ask
-from expacc.recipes.toy_data import FIVE, PRINTED, THREE, TOYS, best
-from expacc.recipes.toy_search import descend_lowering_sigma, loss_of, train_k_and_b
 from expacc.runner.items import check_rows, load_executor
 from expacc.runner.rows import Row
 
@@ -80,7 +81,7 @@ def test_they_are_the_recipes_of_the_list():
 def test_importing_them_is_cheap():
     code = (
         "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'matplotlib', 'scipy'])); "
-        "import expacc.recipes.exact_pictures, expacc.recipes.mixing_gradients"
+        "import expacc.recipes.exact.pictures, expacc.recipes.mixing.gradients"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -143,7 +143,7 @@ def reproduce(
 
 def _all(found: Sequence["Recipe"], ask: "Ask", where: Where, screen: Screen) -> None:
     """Everything that the data allows, one after the other; then the book."""
-    from expacc.recipes.book import folder_of
+    from expacc.recipes.index import folder_of
     from expacc.recipes.runner import has_rows
 
     left_out: dict[str, str] = {}
@@ -178,7 +178,7 @@ def _check_device(ask: "Ask") -> None:
 
 
 def _folder(one: "Recipe", ask: "Ask", where: Where) -> Path:
-    from expacc.recipes.book import folder_of
+    from expacc.recipes.index import folder_of
 
     return folder_of(where.out, one.name, quick=ask.quick)
 
@@ -245,7 +245,7 @@ def _tell(result: Any, out: Path, screen: Screen) -> dict[str, Any]:
 
 
 def _book(ask: "Ask", where: Where, left_out: Mapping[str, str]) -> Path:
-    from expacc.recipes.book import write_book
+    from expacc.recipes.index import write_book
     from expacc.recipes.registry import recipes
 
     return write_book(where.out, recipes(), quick=ask.quick, left_out=left_out)

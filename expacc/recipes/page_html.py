@@ -4,9 +4,9 @@ import functools
 import re
 from typing import Any
 
-from expacc.recipes.account import Account, Result
 from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
+from expacc.recipes.provenance import Account, Result
 from expacc.report.html import render
 from expacc.report.plain_text import duration
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 
 from expacc.plain import plain
-from expacc.recipes.account import Result
 from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
+from expacc.recipes.provenance import Result
 
 __all__ = ["escape", "page_markdown", "table"]
 

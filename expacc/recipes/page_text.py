@@ -5,8 +5,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from expacc.recipes.account import Account
 from expacc.recipes.page import Beside, Grid, Number, Page, Section, verdict
+from expacc.recipes.provenance import Account
 from expacc.report.plain_text import duration
 
 __all__ = [

@@ -9,10 +9,10 @@ __all__ = ["MODULES", "recipe", "recipes"]
 
 # Each ends with RECIPES and is cheap to import: no torch, no matplotlib.
 MODULES = [
-    "expacc.recipes.exact_pictures",
-    "expacc.recipes.exact_tables",
-    "expacc.recipes.leaky",
-    "expacc.recipes.mixing",
+    "expacc.recipes.exact.pictures",
+    "expacc.recipes.exact.tables",
+    "expacc.recipes.leaky.recipes",
+    "expacc.recipes.mixing.recipes",
 ]
 
 

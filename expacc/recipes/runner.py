@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from expacc.recipes.account import Account, Result, failures_of
 from expacc.recipes.machine import commit, machine
+from expacc.recipes.provenance import Account, Result, failures_of
 from expacc.recipes.recipe import Ask, Recipe, Work
 from expacc.runner.columns import LONGEST
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for

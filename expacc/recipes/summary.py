@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from expacc.files import read_whole, write_whole
-from expacc.recipes.account import Result
 from expacc.recipes.page import verdict
 from expacc.recipes.page_html import badge, page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import verdict_counts
+from expacc.recipes.provenance import Result
 from expacc.runner.columns import LONGEST
 from expacc.stored import Between, check_shape, parse_json
 

@@ -6,8 +6,8 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from expacc.recipes.mixing_arms import contenders
-from expacc.recipes.mixing_lockstep import Group, train_in_lockstep
+from expacc.recipes.mixing.arms import contenders
+from expacc.recipes.mixing.lockstep import Group, train_in_lockstep
 from expacc.training import Rows
 
 

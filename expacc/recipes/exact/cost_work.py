@@ -1,0 +1,251 @@
+"""Time and memory of losses, forward and backward.
+
+All methods of a setting take turns, so that they meet the same weather. On the CPU the clock is
+that of the process, one thread, which other processes do not move; on a GPU it is the wall's, after
+synchronising. Memory is the peak of what torch allocates during one call, the gradient included.
+"""
+
+import importlib.util
+import os
+import statistics
+import time
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from expacc.functional import exact_error
+from expacc.functional.standardize import standardize_logits
+from expacc.ops.sampling import genz_orthant_prob
+from expacc.probabilities import orthant_prob
+from expacc.recipes.exact.cost_network import WideResNet, images
+from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Row
+
+__all__ = ["execute", "genz_bytes", "peak_bytes"]
+
+SIGMA, MARGIN = 1.0, 5.0
+LEAST = 2e-3  # seconds of one timing: shorter calls are repeated within it
+Call = Callable[[], None]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+def execute(item: WorkItem, shared: Shared) -> list[Row]:
+    """The rows of one setting."""
+    return {"classes": _losses, "samples": _losses, "linear": _linear, "network": _network}[
+        item.payload["part"]
+    ](item)
+
+
+def _row(item: WorkItem, method: str, metrics: dict[str, float]) -> Row:
+    asked = item.payload
+    return Row(
+        key=f"{item.key}/{method}",
+        item=item.key,
+        kind="final",
+        table=asked["part"],
+        loss=method,
+        fold="",
+        numbers={name: asked[name] for name in ("classes", "samples", "rows", "device")},
+        metrics=metrics,
+    )
+
+
+# ------------------------------------------------------------------------------------ the losses
+
+
+def _logits(rows: int, classes: int, device: str) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(classes)
+    logits = torch.randn(rows, classes, generator=generator).to(device)
+    target = torch.randint(0, classes, (rows,), generator=generator).to(device)
+    return logits, target
+
+
+def _leads(logits: Tensor, target: Tensor) -> Tensor:
+    """The paper's Listing 1: standardised, the lead over each rival, cut at the margin."""
+    scores = standardize_logits(logits, None, sync=False)
+    place = torch.arange(logits.shape[1] - 1, device=logits.device)
+    index = target.unsqueeze(1)
+    lead = scores.gather(1, index) - scores.gather(1, place + (place >= index))
+    return lead.clamp(max=MARGIN) / SIGMA
+
+
+def genz_loss(logits: Tensor, target: Tensor, samples: int, generator: torch.Generator) -> Tensor:
+    """EXACT as its authors compute it."""
+    leads = _leads(logits, target)
+    needed = genz_bytes(leads.shape[0], leads.shape[1], samples)
+    chances = genz_orthant_prob(leads, samples=samples, generator=generator, max_bytes=needed)
+    return 1 - chances.mean()
+
+
+def nodes_loss(logits: Tensor, target: Tensor, nodes: int) -> Tensor:
+    """EXACT by our rule with so many nodes."""
+    return 1 - orthant_prob(_leads(logits, target), nodes=nodes).mean()
+
+
+def genz_bytes(rows: int, rivals: int, samples: int) -> int:
+    """What Genz' sampler allocates for value and gradient in float32."""
+    columns = rivals + 1
+    return 4 * samples * rows * (rivals * columns + 3 * columns + rivals)
+
+
+def room(device: str) -> int:
+    """Bytes that one loss may take: 2 GiB, or half of a GPU's free memory."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(device)[0]) // 2
+    return 2 * 2**30
+
+
+def _losses(item: WorkItem) -> list[Row]:
+    asked = item.payload
+    rows, classes, samples, device = (
+        asked[name] for name in ("rows", "classes", "samples", "device")
+    )
+    logits, target = _logits(rows, classes, device)
+    generator = torch.Generator(device).manual_seed(0)
+    losses = _candidates(logits, samples, generator)
+    if asked["part"] == "samples":
+        losses["ours"] = partial(nodes_loss, nodes=samples)
+        losses.pop("ours_plain", None)  # kernels have as many nodes as they need: this is plain
+    needed, limit = genz_bytes(rows, classes - 1, samples), room(device)
+    found = []
+    if needed > limit:
+        del losses["genz"]
+        refusal = {"needed_bytes": float(needed), "room_bytes": float(limit)}
+        found.append(_row(item, "genz", refusal))
+    calls = {name: _call(loss, logits, target) for name, loss in losses.items()}
+    seconds = _take_turns(calls, device, asked["seconds"])
+    for name, call in calls.items():
+        metrics = {"seconds": seconds[name], "peak_bytes": float(peak_bytes(call, device))}
+        found.append(_row(item, name, metrics))
+    return found
+
+
+def _candidates(logits: Tensor, samples: int, generator: torch.Generator) -> dict[str, Loss]:
+    """The losses by name; where kernels do the work, EXACT in plain torch too."""
+    exact = partial(exact_error, sigma=SIGMA, margin=MARGIN)
+    losses: dict[str, Loss] = {
+        "cross_entropy": F.cross_entropy,
+        "genz": partial(genz_loss, samples=samples, generator=generator),
+        "ours": exact,
+    }
+    if logits.is_cuda and importlib.util.find_spec("triton") is not None:
+        losses["ours"] = partial(exact, impl="triton")
+        losses["ours_plain"] = partial(exact, impl="reference")
+    return losses
+
+
+def _call(loss: Loss, logits: Tensor, target: Tensor) -> Call:
+    leaf = logits.clone().requires_grad_()
+
+    def run() -> None:
+        torch.autograd.grad(loss(leaf, target), leaf)
+
+    return run
+
+
+# ------------------------------------------------------------------------- clocks and memory
+
+
+def _clock(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+    return time.process_time()
+
+
+def _take_turns(calls: dict[str, Call], device: str, budget: float) -> dict[str, float]:
+    """Median seconds of each call, until each has had its budget, three turns at least."""
+    inner: dict[str, int] = {}
+    spent: dict[str, list[float]] = {}
+    for name, call in calls.items():
+        call()  # what is loaded once
+        start = _clock(device)
+        call()
+        inner[name] = max(1, int(LEAST / max(1e-7, _clock(device) - start)))
+        spent[name] = []
+    start = time.perf_counter()
+    while min(map(len, spent.values())) < 3 or time.perf_counter() - start < budget:
+        for name, call in calls.items():
+            before = _clock(device)
+            for _ in range(inner[name]):
+                call()
+            spent[name].append((_clock(device) - before) / inner[name])
+    return {name: statistics.median(times) for name, times in spent.items()}
+
+
+def peak_bytes(call: Call, device: str) -> int:
+    """The most that torch had allocated at once during the call, beyond what it had before."""
+    if device.startswith("cuda"):
+        call()
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        call()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler tells stderr when it starts
+    from torch.profiler import ProfilerActivity, profile
+
+    call()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        call()
+    events = seen.profiler.kineto_results.events()
+    changes = sorted((e.start_ns(), e.nbytes()) for e in events if e.name() == "[memory]")
+    now = most = 0
+    for _, change in changes:
+        now += change
+        most = max(most, now)
+    return most
+
+
+# ------------------------------------------------------------------------------------ overheads
+
+
+def _linear(item: WorkItem) -> list[Row]:
+    """A step of the paper's linear model: its loss, the backward pass and SGD with momentum."""
+    asked = item.payload
+    rows, classes, samples, device = (
+        asked[name] for name in ("rows", "classes", "samples", "device")
+    )
+    generator = torch.Generator(device).manual_seed(0)
+    logits, target = _logits(rows, classes, device)
+    losses = _candidates(logits, samples, generator)
+    features = torch.randn(rows, asked["features"], generator=torch.Generator().manual_seed(1))
+    features = features.to(device)
+    calls = {}
+    for name, loss in losses.items():
+        model = nn.Linear(asked["features"], classes).to(device)
+        calls[name] = _step(model, loss, features, target)
+    seconds = _take_turns(calls, device, asked["seconds"])
+    return [_row(item, name, {"seconds": spent}) for name, spent in seconds.items()]
+
+
+def _step(model: nn.Module, loss: Loss, features: Tensor, target: Tensor) -> Call:
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        torch.autograd.backward(loss(model(features), target))
+        optimizer.step()
+
+    return run
+
+
+def _network(item: WorkItem) -> list[Row]:
+    """Forward and backward of a Wide ResNet, its loss left out: the gradient comes from outside."""
+    asked = item.payload
+    device = asked["device"]
+    model = WideResNet(asked["depth"], asked["width"], asked["classes"]).to(device)
+    batch = images(asked["rows"], device)
+    outside = torch.ones(asked["rows"], asked["classes"], device=device)
+
+    def run() -> None:
+        model.zero_grad()
+        torch.autograd.backward(model(batch), outside)
+
+    seconds = _take_turns({"network": run}, device, asked["seconds"])["network"]
+    name = f"wrn-{asked['depth']}-{asked['width']}"
+    return [_row(item, name, {"seconds": seconds})]

@@ -1,0 +1,1 @@
+"""The leaky expected error, its tables."""

@@ -1,0 +1,1 @@
+"""Mixing cross entropy with the expectation loss, its tables and figures."""
