@@ -182,7 +182,7 @@ def answer(
     board = leaderboard(record)
     if not screen.as_json:
         print_leaderboard(board, screen.console())
-    path = write_report(record, out)
+    path = write_report(record, out, board)
     screen.say("")
     if next_step and board.answer.choice:
         line = shell([*next_step, "--from", shown_path(out)])

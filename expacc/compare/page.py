@@ -41,7 +41,9 @@ BADGES = {
 }
 
 
-def write_report(record: StudyRecord, folder: str | Path) -> Path:
+def write_report(
+    record: StudyRecord, folder: str | Path, board: Leaderboard | None = None
+) -> Path:
     """Write report.html, leaderboard.json, leaderboard.csv and suspects.csv.
 
     Each file appears whole or not at all; a study that still runs gets a report of what there is.
@@ -49,13 +51,14 @@ def write_report(record: StudyRecord, folder: str | Path) -> Path:
     Args:
         record: the study.
         folder: made if it does not exist.
+        board: of this record, if it is at hand already.
 
     Returns:
         The path of report.html.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    board = leaderboard(record)
+    board = board or leaderboard(record)
     found = [suspects(record, table) for table in record.tables]
     write_whole(folder / "leaderboard.json", leaderboard_json(record, board))
     write_whole(folder / "leaderboard.csv", leaderboard_csv(board))

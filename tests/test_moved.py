@@ -1,0 +1,35 @@
+"""Old import paths work for one release, and say where things went."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("scipy")
+
+from expacc import study
+
+
+@pytest.mark.parametrize(("old", "new"), study._MOVED.items())
+def test_the_old_path_leads_to_the_new_module(old, new):
+    sys.modules.pop(f"expacc.study.{old}", None)
+    with pytest.warns(DeprecationWarning, match=rf"expacc\.study\.{old} is expacc\.{new} now"):
+        found = importlib.import_module(f"expacc.study.{old}")
+    there = importlib.import_module(f"expacc.{new}")
+    for name in getattr(there, "__all__", ()):
+        assert getattr(found, name) is getattr(there, name)
+
+
+def test_names_are_found_by_from_import():
+    code = (
+        "import warnings; warnings.simplefilter('ignore');"
+        "from expacc.study.stats import wilcoxon; from expacc.study import store;"
+        "from expacc.stats import wilcoxon as new; assert wilcoxon is new; store.Store"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_never_was_is_not_found():
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("expacc.study.nothing")
