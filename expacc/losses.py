@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from expacc import baselines, functional
 from expacc.contract import Reduction, legal_values
 from expacc.functional.exact import Implementation, Standardize
-from expacc.ops.noise import NoiseName
+from expacc.ops.orthant.noise import NoiseName
 
 __all__ = [
     "ComplementEntropyLoss",

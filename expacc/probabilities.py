@@ -8,7 +8,7 @@ from torch import Tensor
 
 from expacc.contract import legal_values
 from expacc.ops import all_log_probs, compute_dtype, orthant_chance, orthant_logs, win_chances
-from expacc.ops.noise import NOISES, NoiseName
+from expacc.ops.orthant.noise import NOISES, NoiseName
 from expacc.refusals import bad_logits, bad_sigma, check_choice, check_nodes, check_number
 
 __all__ = ["log_orthant_prob", "orthant_prob", "win_probabilities"]

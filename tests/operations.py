@@ -9,7 +9,7 @@ from torch import Tensor
 
 import expacc
 from expacc import functional
-from expacc.ops.noise import NOISES
+from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 
 CLASSES = 6

@@ -14,10 +14,10 @@ from standardizing_rank import logits_and_target, standardize_rank
 import expacc
 from expacc import log_orthant_prob, orthant_prob, win_probabilities
 from expacc.functional import exact_error, expected_cost, expected_error
-from expacc.ops.calm import is_calm
-from expacc.ops.contest import contest, contest_nodes
-from expacc.ops.orthant_node import orthant, orthant_chance, orthant_logs
-from expacc.ops.win import win, win_backward
+from expacc.ops.orthant.all_classes import win, win_backward
+from expacc.ops.orthant.any_noise import contest, contest_nodes
+from expacc.ops.orthant.float32 import is_calm
+from expacc.ops.orthant.node import orthant, orthant_chance, orthant_logs
 
 TABLE = json.loads((Path(__file__).parent / "tables" / "orthant.json").read_text())["cases"]
 NOISES = ["normal", "gumbel", "logistic", "laplace"]

@@ -11,7 +11,7 @@ from operations import costs_of, labels_of, scores
 import expacc
 from expacc import functional
 from expacc.functional import exact_error, expected_cost, expected_error
-from expacc.ops.noise import NOISES
+from expacc.ops.orthant.noise import NOISES
 
 INF, NAN = math.inf, math.nan
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)

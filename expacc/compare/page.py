@@ -41,9 +41,7 @@ BADGES = {
 }
 
 
-def write_report(
-    record: StudyRecord, folder: str | Path, board: Leaderboard | None = None
-) -> Path:
+def write_report(record: StudyRecord, folder: str | Path, board: Leaderboard | None = None) -> Path:
     """Write report.html, leaderboard.json, leaderboard.csv and suspects.csv.
 
     Each file appears whole or not at all; a study that still runs gets a report of what there is.

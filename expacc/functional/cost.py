@@ -14,7 +14,7 @@ from expacc.contract import (
 )
 from expacc.functional.noise_scale import is_per_class, read_sigma
 from expacc.ops import CLASS_AXIS, compute_dtype, row_dtype
-from expacc.ops.noise import NOISES, NoiseName
+from expacc.ops.orthant.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
 from expacc.refusals import bad_sigma, check_choice, check_cost
 

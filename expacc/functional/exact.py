@@ -22,7 +22,7 @@ from expacc.ops import (
     target_log_prob,
 )
 from expacc.ops.kernels_kinds import Implementation as Implementation
-from expacc.ops.noise import NOISES, NoiseName
+from expacc.ops.orthant.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
 from expacc.refusals import check_choice, check_count, check_number
 

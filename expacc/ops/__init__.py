@@ -7,7 +7,6 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 import torch
 from torch import Tensor
 
-from expacc.ops.contest import contest
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
 from expacc.ops.kernels import fused_exact, fused_mixture
@@ -15,14 +14,15 @@ from expacc.ops.kernels_kinds import IMPLEMENTATIONS, Implementation, no_kernels
 from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
 from expacc.ops.native import build_native
-from expacc.ops.orthant_node import orthant_chance, orthant_logs
+from expacc.ops.orthant.all_classes import win_chances
+from expacc.ops.orthant.any_noise import contest
+from expacc.ops.orthant.node import orthant_chance, orthant_logs
 from expacc.ops.reference import (
     CLASS_AXIS,
     compose_log_prob_loss,
     compute_dtype,
     row_dtype,
 )
-from expacc.ops.win import win_chances
 
 __all__ = [
     "CLASS_AXIS",

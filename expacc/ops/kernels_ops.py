@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from expacc.ops.kernels_kinds import BY_DEFAULT, has_triton
-from expacc.ops.orthant import integrate_orthant
-from expacc.ops.orthant_node import orthant
+from expacc.ops.orthant.integral import integrate_orthant
+from expacc.ops.orthant.node import orthant
 
 __all__ = ["row_log_prob", "takes_operation"]
 

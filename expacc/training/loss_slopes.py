@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from expacc.ops import error_of
-from expacc.ops.slopes import EXP_MIN, win_slopes
-from expacc.ops.slopes_near import slopes_within
+from expacc.ops.orthant.slopes import EXP_MIN, win_slopes
+from expacc.ops.orthant.slopes_near import slopes_within
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
 

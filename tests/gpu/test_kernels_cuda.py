@@ -18,7 +18,7 @@ from expacc.functional import (
     mixed_expected_error,
 )
 from expacc.ops import kernels_kinds
-from expacc.ops.orthant_node import orthant
+from expacc.ops.orthant.node import orthant
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)

@@ -1,4 +1,4 @@
-"""Fit the tables of expacc/ops/calm_table.py: where the integrand of the orthant integral lives.
+"""Fit ops/orthant/float32_table.py: where the integrand of the orthant integral lives.
 
 Rows of many kinds (rivals equal, spread, in two groups) get the true ends of their integrand, where
 it has dropped by 15 nats, by bisection. Polynomials in b and s are fitted to the ends by Lawson's
@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.ops.calm_table import LEVEL, MOST_RIVALS, SOFTNESS
-from expacc.ops.normal import log_normal_cdf_and_mills
-from expacc.ops.orthant_node import orthant
+from expacc.ops.orthant.float32_table import LEVEL, MOST_RIVALS, SOFTNESS
+from expacc.ops.orthant.node import orthant
+from expacc.ops.orthant.normal import log_normal_cdf_and_mills
 
 DROP = 15.0
 BEND = 1.25**2 / 2  # of log(right/left): measured best

@@ -13,7 +13,7 @@ Two settings must agree to 1e-30, relative to max(1, |value|), or the script sto
              formula, on an interval of its own
 
 The interval comes from float64, and only as a hint: a wrong one shows as a disagreement. The
-reasoning behind it is that of expacc/ops/orthant.py, written independently of it and of torch.
+reasoning behind it is that of ops/orthant/integral.py, written independently of it and of torch.
 
     python tests/tables/make_orthant_table.py            writes the table, in about five minutes
     python tests/tables/make_orthant_table.py --check 6  compares 6 cases, writes nothing

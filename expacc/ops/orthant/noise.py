@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.normal import log_normal_cdf
+from expacc.ops.orthant.normal import log_normal_cdf
 
 NoiseName = Literal["normal", "gumbel", "logistic", "laplace"]
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)

@@ -37,9 +37,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.calm import LIFT, SLOPE, integrate_calm, is_calm
-from expacc.ops.calm_table import MOST_RIVALS
-from expacc.ops.normal import DEEP, deep_tail, log_normal_cdf_and_mills
+from expacc.ops.orthant.float32 import LIFT, SLOPE, integrate_calm, is_calm
+from expacc.ops.orthant.float32_table import MOST_RIVALS
+from expacc.ops.orthant.normal import DEEP, deep_tail, log_normal_cdf_and_mills
 
 __all__ = ["NODES", "Chances", "integrate_chances", "integrate_orthant"]
 

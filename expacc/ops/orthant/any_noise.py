@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.noise import NOISES, Noise
-from expacc.ops.quadrature import fill_panels
+from expacc.ops.orthant.noise import NOISES, Noise
+from expacc.ops.orthant.quadrature import fill_panels
 
 # Nodes per panel, and how deep the integral goes, in nats below its mode.
 _PANEL_NODES = {torch.float64: 32, torch.float32: 14}

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.calm_table import FAR, LEVEL, MOST_RIVALS, NEAR, SOFTNESS, count_nodes
+from expacc.ops.orthant.float32_table import FAR, LEVEL, MOST_RIVALS, NEAR, SOFTNESS, count_nodes
 
 __all__ = ["LIFT", "SLOPE", "Calm", "integrate_calm", "is_calm"]
 

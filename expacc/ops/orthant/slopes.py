@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.quadrature import constant_like
+from expacc.ops.orthant.quadrature import constant_like
 
 __all__ = ["EXP_MIN", "WIDTH", "in_full_vectors", "win_slopes"]
 

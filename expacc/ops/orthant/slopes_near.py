@@ -15,8 +15,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from expacc.ops.quadrature import constant_like
-from expacc.ops.slopes import EXP_MIN, WIDTH, in_full_vectors, win_slopes
+from expacc.ops.orthant.quadrature import constant_like
+from expacc.ops.orthant.slopes import EXP_MIN, WIDTH, in_full_vectors, win_slopes
 
 __all__ = ["slopes_within"]
 
