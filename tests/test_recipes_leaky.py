@@ -14,14 +14,14 @@ import torch
 from scipy import stats
 
 from expacc import functional
+from expacc.recipes.leaky import logistic as leaky_logistic
+from expacc.recipes.leaky import mlp as leaky_mlp
+from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.leaky.digits import FILES, folds_of, pack, read_digits, unpack
 from expacc.recipes.leaky.lockstep import WEIGHTS, Contender, flushing, train_in_lockstep
 from expacc.recipes.leaky.paper import LOSSES, NAMES, TABLE_3, TABLE_4, UNDERLINED, WINS, table_of
 from expacc.recipes.leaky.plateaus import Runs, lag, orders, statements, stuck
 from expacc.recipes.leaky.recipes import RECIPES
-from expacc.recipes.leaky.recipes import logistic as leaky_logistic
-from expacc.recipes.leaky.recipes import mlp as leaky_mlp
-from expacc.recipes.leaky.recipes import uci as leaky_uci
 from expacc.recipes.leaky.significance import compare, paired_t, underlined
 from expacc.recipes.leaky.start import xavier
 from expacc.recipes.page import verdict

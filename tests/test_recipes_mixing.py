@@ -16,6 +16,7 @@ pytest.importorskip("scipy")
 
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
+from expacc.recipes.mixing import lockstep as mixing_lockstep
 from expacc.recipes.mixing.answer import answer, control_text
 from expacc.recipes.mixing.arms import Contender, contenders, gradient_volume
 from expacc.recipes.mixing.charts import gains_chart, look_of
@@ -23,7 +24,6 @@ from expacc.recipes.mixing.graph import block_size
 from expacc.recipes.mixing.lockstep import Group, train_in_lockstep
 from expacc.recipes.mixing.paper import ARMS, CE, CONTROL, EL, GRADUAL, SHAPES, TABLE_4, TABLES
 from expacc.recipes.mixing.recipes import RECIPES, UCI
-from expacc.recipes.mixing.recipes import lockstep as mixing_lockstep
 from expacc.recipes.mixing.scores import ranking, scores_of, summary
 from expacc.recipes.mixing.tables import open_fold, pack, read_tables, scales_differ, shape_of
 from expacc.recipes.mixing.work import execute, failed_rows, plan, seconds_of

@@ -23,8 +23,8 @@ from expacc.recipes.exact.integral_page import needed_samples
 from expacc.recipes.exact.pictures import RECIPES
 from expacc.recipes.exact.toy_data import FIVE, PRINTED, THREE, TOYS, best
 from expacc.recipes.exact.toy_search import descend_lowering_sigma, loss_of, train_k_and_b
+from expacc.recipes.mixing import gradients_work as mixing_gradients_work
 from expacc.recipes.mixing.gradients import GRADIENTS
-from expacc.recipes.mixing.recipes import gradients_work as mixing_gradients_work
 from expacc.recipes.page import Page, verdict
 from expacc.recipes.recipe import Ask
 from expacc.runner.items import check_rows, load_executor
