@@ -33,7 +33,7 @@ def _failed(item: "WorkItem", reason: str) -> list["Row"]:
 
 
 def _work(items: "Sequence[WorkItem]", module: str, facts: Mapping[str, Any]) -> Work:
-    executor = f"expacc.recipes.{module}:execute"
+    executor = f"expacc.recipes.exact.{module}:execute"
     return Work(items=tuple(items), executor=executor, failed_rows=_failed, facts=facts)
 
 
