@@ -5,11 +5,32 @@ sum of all differences has a known distribution, a convolution of scaled binomia
 assumed about its shape, and ties and zeros need no correction.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal, stats
 
+from expacc.stats.score_table import Floats
+
 LONGEST = 4_000_000  # sums; beyond, the normal distribution is as good and needs no room
+
+
+@functools.lru_cache(maxsize=4)  # the rivals of a study often have the same sizes
+def _distribution(sizes: tuple[int, ...], counts: tuple[int, ...]) -> Floats:
+    """Of the sum U of the positive sizes; the sum of the differences is 2U - all."""
+    distribution = np.ones(1)
+    for size, count in zip(sizes, counts, strict=True):
+        if count == 1:  # most of the ranks of Wilcoxon's test
+            longer = np.zeros(len(distribution) + size)
+            longer[: len(distribution)] = distribution / 2
+            longer[size:] += distribution / 2
+            distribution = longer
+            continue
+        steps = np.zeros(size * count + 1)
+        steps[::size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
+        distribution = signal.convolve(distribution, steps)
+    return distribution
 
 
 def sign_flip_p(differences: NDArray[np.int64], *, middle: bool, shrink: float = 1.0) -> float:
@@ -29,18 +50,8 @@ def sign_flip_p(differences: NDArray[np.int64], *, middle: bool, shrink: float =
     observed = abs(int(differences.sum())) / shrink
     if everything > LONGEST:
         return float(2 * stats.norm.sf(observed / float((sizes.astype(float) ** 2).sum()) ** 0.5))
-    # Let U be the sum of the positive sizes. Then the sum of differences is 2U - all.
-    distribution = np.ones(1)
-    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
-        if count == 1:  # most of the ranks of Wilcoxon's test
-            longer = np.zeros(len(distribution) + size)
-            longer[: len(distribution)] = distribution / 2
-            longer[size:] += distribution / 2
-            distribution = longer
-            continue
-        steps = np.zeros(size * count + 1)
-        steps[::size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
-        distribution = signal.convolve(distribution, steps)
+    values, counts = np.unique(sizes, return_counts=True)
+    distribution = _distribution(tuple(values.tolist()), tuple(counts.tolist()))
     distance = np.abs(2 * np.arange(everything + 1) - everything)
     near = np.abs(distance - observed) < 1e-9 * max(1.0, observed)
     beyond = float(distribution[(distance > observed) & ~near].sum())
