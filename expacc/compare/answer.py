@@ -103,10 +103,7 @@ def _could_see(gain: float) -> str:
         return " It could not have seen any gain."
     if gain < 5e-5:
         return ""  # the methods never differ
-    return (
-        f" A true gain of {points_text(gain)} would have been seen in four of five such studies, "
-        f"a smaller one less often."
-    )
+    return f" A true gain of {points_text(gain)} would have been seen in four of five such studies."
 
 
 def better(rival: Rival, significance: float) -> bool:
