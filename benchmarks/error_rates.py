@@ -47,7 +47,7 @@ Learner = Callable[[Array, Array, Array, int], Array]  # train, signs, test, see
 Rates = dict[int, dict[str, tuple[float, int]]]
 Told = list[dict[str, object]]
 LEVEL = 0.05
-DESIGNS = ((5, 3), (1, 10), (3, 10), (5, 2))  # repeats, folds; the first is the default
+DESIGNS = [(5, 3), (1, 10), (3, 10), (5, 2)]  # repeats, folds; the first is the default
 
 
 def ridge(weight: float) -> Learner:
@@ -177,7 +177,7 @@ def one_table(job: tuple[int, int, int]) -> tuple[int, dict[str, list[bool]]]:
             size = case.rows / folds
             if (repeats, folds) == (5, 2):
                 found[f"{design}, F"] = combined_5x2_f(means, size)
-            elif (repeats, folds) != DESIGNS[0]:
+            elif folds == 10:
                 found[f"{design}, t"] = corrected_paired_t(means, case.rows - size, size)
             for name, test in found.items():
                 sure = test.p_value <= LEVEL and not test.interval[0] <= 0 <= test.interval[1]
@@ -241,6 +241,12 @@ Work = Callable[[tuple[int, int, int]], tuple[int, dict[str, list[bool]]]]
 BLOCKS = 16  # of the studies of a case, each with a seed of its own
 
 
+def start(designs: list[tuple[int, int]]) -> None:
+    """What a worker needs to know: one thread, and which designs."""
+    threadpoolctl.threadpool_limits(1)
+    DESIGNS[:] = designs
+
+
 def rates(work: Work, costs: dict[int, float], studies: int, workers: int, title: str) -> Rates:
     """For each case, by place: test → share of studies with a claim, and how many there were."""
     jobs = [
@@ -249,8 +255,10 @@ def rates(work: Work, costs: dict[int, float], studies: int, workers: int, title
         for place, cost in costs.items()
     ]
     claims: dict[int, dict[str, list[bool]]] = {place: {} for place in costs}
-    limit = threadpoolctl.threadpool_limits
-    with multiprocessing.Pool(workers, limit, (1,)) as pool, Progress(transient=True) as progress:
+    with (
+        multiprocessing.Pool(workers, start, (DESIGNS,)) as pool,
+        Progress(transient=True) as progress,
+    ):
         done = pool.imap_unordered(work, jobs)
         for place, found in progress.track(done, total=len(jobs), description=title):
             for name, told in found.items():
@@ -304,17 +312,21 @@ def about_several_tables(console: Console, studies: int, workers: int) -> dict[s
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--about", choices=("one-table", "several-tables"), required=True)
+    parser.add_argument("--design", choices=[f"{r}x{k}" for r, k in DESIGNS], help="only this one")
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     asked = parser.parse_args()
+    if asked.design:
+        DESIGNS[:] = [(r, k) for r, k in DESIGNS if f"{r}x{k}" == asked.design]
     console = Console(width=160)
     about = facts(studies=asked.studies)
     console.print(heading(about))
     work = about_one_table if asked.about == "one-table" else about_several_tables
     result = {"facts": about, **work(console, asked.studies, asked.workers)}
     if not asked.dry_run:
-        path = RESULTS / f"error-rates-{asked.about}.json"
+        design = f"-{asked.design}" if asked.design else ""
+        path = RESULTS / f"error-rates-{asked.about}{design}.json"
         path.write_text(json.dumps(result, indent=1) + "\n")
         console.print(f"Written to {path}.")
 
