@@ -122,7 +122,7 @@ def combined_5x2_f(
     a t test over their five means takes its place.
 
     With methods that memorise their rows, or labels that are noise, the two halves of a repetition
-    err together, and the test claims a difference in up to 18 % of cases where there is none:
+    err together, and the test claims a difference in up to 15 % of cases where there is none:
     `paired_rows` does not.
 
     Args:
