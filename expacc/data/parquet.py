@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 
@@ -177,25 +177,25 @@ class _Reader:
         except OSError:
             yield from frames(self.source.data)
             return
-        assert process.stdin is not None and process.stdout is not None  # noqa: PT018
+        to, back = cast(IO[bytes], process.stdin), cast(IO[bytes], process.stdout)
         try:
             with suppress(OSError):  # if it is gone it will not say that it is ready
-                process.stdin.write(json.dumps(asked).encode() + b"\n")
-                process.stdin.flush()
-            if read_frame(process.stdout) is None:
+                to.write(json.dumps(asked).encode() + b"\n")
+                to.flush()
+            if read_frame(back) is None:
                 yield from frames(self.source.data)
                 return
             with suppress(OSError):
-                process.stdin.write(self.source.data)
-                process.stdin.close()
-            while (frame := read_frame(process.stdout)) is not None:
+                to.write(self.source.data)
+                to.close()
+            while (frame := read_frame(back)) is not None:
                 yield frame
             yield {"error": self._end_of(process.wait()), "reason": "its reader crashed"}, b""
         finally:
             process.kill()
-            process.stdout.close()
+            back.close()
             with suppress(OSError):
-                process.stdin.close()
+                to.close()
             process.wait()
 
     def _end_of(self, code: int) -> str:
