@@ -27,8 +27,9 @@ def variance_factor(repeats: int, folds: int) -> float:
     them: the differences of two rows are correlated, and the more so the more two rows teach each
     other. With one repetition the variance of the mean can be 1.8 times that of independent rows.
     Repetitions with few folds average most of that away; with many folds they do not, because
-    their training sets are nearly the same. Fitted from above to simulated studies of learners
-    from ridge to nearest neighbours, on signal and on pure noise: `benchmarks/error_rates.py`.
+    their training sets are nearly the same. Fitted to simulated studies of learners from ridge to
+    trees, on signal and on pure noise: `benchmarks/error_rates.py`. It is too small for a single
+    nearest neighbour on features of its own, which needs 1.5 to 1.8 unless rows are halved.
     Halves are for those who want to be surest: their factor covers a single nearest neighbour, too.
 
     >>> variance_factor(1, 10), variance_factor(5, 3), variance_factor(5, 2)
