@@ -25,7 +25,7 @@ from expacc.compare.study import Settings, plan_study
 from expacc.compare.training_budget import pace
 from expacc.data import Preprocessor, read_table
 from expacc.schedules import geometric
-from expacc.training import Model, Plan, Rows, Run, train_runs
+from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
 
 MARGINS, LAST_SIGMA = (0.01, 0.05, 0.5), 0.0005
 TOGETHER = 8  # starts whose weights are averaged
@@ -60,7 +60,7 @@ KINDS = [
 ]
 
 
-def trained(kind: Kind, rows: Rows, starts: int, epochs: int) -> Tensor:
+def trained(kind: Kind, rows: TensorTable, starts: int, epochs: int) -> Tensor:
     """Weights and biases (starts, classes, features + 1), each scaled to logits of deviation 1."""
     everyone = torch.arange(len(rows.labels))
     runs = [
@@ -76,7 +76,7 @@ def trained(kind: Kind, rows: Rows, starts: int, epochs: int) -> Tensor:
         for start in range(starts)
     ]
     batch, _ = pace(len(everyone), kind.loss)
-    plan = Plan(Model(), "adam", batch=batch, epochs=epochs, keep="last", seed=0)
+    plan = TrainConfig(Model(), "adam", batch=batch, epochs=epochs, keep="last", seed=0)
     layers = [result.model.layers[0] for result in train_runs(rows, runs, plan)]
     found = torch.stack([torch.cat([each.weight, each.bias[:, None]], 1) for each in layers])
     found = found.double() - found.double().mean(1, keepdim=True)
@@ -88,15 +88,15 @@ def logits(weights: Tensor, features: Tensor) -> Tensor:
     return torch.einsum("scf,nf->snc", weights, torch.cat([features.double(), ones], 1))
 
 
-def accuracy(weights: Tensor, rows: Rows) -> np.ndarray:
+def accuracy(weights: Tensor, rows: TensorTable) -> np.ndarray:
     right = logits(weights, rows.features).argmax(2) == rows.labels
     return 100 * right.double().mean(1).numpy()
 
 
-def numbered(table, chosen: np.ndarray, preprocessor: Preprocessor) -> Rows:
+def numbered(table, chosen: np.ndarray, preprocessor: Preprocessor) -> TensorTable:
     features = torch.from_numpy(preprocessor.transform(table, chosen, np.float32))
     labels = torch.from_numpy(np.asarray(table.target.codes, np.int64)[chosen])
-    return Rows(features, labels, len(table.target.classes))
+    return TensorTable(features, labels, len(table.target.classes))
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import expacc
 from expacc.schedules import geometric, per_epoch
-from expacc.training import Model, Plan, Rows, Run, train_runs
+from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
 
 ROWS = 1000
 CAR_SECONDS, GPU_RATIO = 10.0, 100.0
@@ -52,15 +52,15 @@ CASES = [
 ]
 
 
-def table(classes: int, device: str = "cpu", rows: int = ROWS, features: int = 20) -> Rows:
+def table(classes: int, device: str = "cpu", rows: int = ROWS, features: int = 20) -> TensorTable:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, features, generator=generator)
     weight = torch.randn(features, classes, generator=generator)
     y = (x @ weight + torch.randn(rows, classes, generator=generator)).argmax(1)
-    return Rows(x.to(device), y.to(device), classes)
+    return TensorTable(x.to(device), y.to(device), classes)
 
 
-def plain_run(rows: Rows, case: Case, steps: int) -> None:
+def plain_run(rows: TensorTable, case: Case, steps: int) -> None:
     """One run of the loop people write."""
     widths = [rows.features.shape[1], *case.hidden, case.classes]
     parts: list[nn.Module] = []
@@ -83,11 +83,11 @@ def plain_run(rows: Rows, case: Case, steps: int) -> None:
                 break
 
 
-def our_runs(rows: Rows, case: Case, count: int, steps: int) -> None:
+def our_runs(rows: TensorTable, case: Case, count: int, steps: int) -> None:
     everyone = torch.arange(len(rows.labels))
     numbers = {"sigma": 1.0} if case.loss == "exact" else {}
     runs = [Run(f"run {i}", everyone, loss=case.loss, numbers=numbers) for i in range(count)]
-    plan = Plan(Model(case.hidden), batch=case.batch, epochs=1, steps=steps, keep="last")
+    plan = TrainConfig(Model(case.hidden), batch=case.batch, epochs=1, steps=steps, keep="last")
     train_runs(rows, runs, plan, device=rows.features.device)
 
 
@@ -141,7 +141,7 @@ def car_run(device: str) -> float:
         )
         for seed in range(5)
     ]
-    plan = Plan(Model(fixed_first=True), batch=256, epochs=16, steps=500, keep="last")
+    plan = TrainConfig(Model(fixed_first=True), batch=256, epochs=16, steps=500, keep="last")
     return seconds(lambda: [None, train_runs(rows, runs, plan, device=device)][0], device)
 
 

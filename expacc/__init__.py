@@ -62,7 +62,7 @@ __all__ = [
 # Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
 _ROOMS = {
     *("baselines", "centers", "contract", "functional", "losses", "ops", "optim"),
-    *("probabilities", "refusals", "scheduled", "schedules"),
+    *("probabilities", "errors", "scheduled", "schedules"),
 }
 # Every name is fetched when it is first asked for: torch takes seconds to import, and the command
 # line must show its help at once.

@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from expacc.contract import Reduction, read_batch, reduce_rows
+from expacc.errors import check_number
 from expacc.ops import CLASS_AXIS, row_dtype
-from expacc.refusals import check_number
 
 __all__ = ["MaxMahalanobisCenterLoss", "simplex_centers"]
 

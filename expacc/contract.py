@@ -9,7 +9,7 @@ is free of surprises (CPU, eager): never on a device, never inside a compiled gr
 there a label out of range makes its own row NaN.
 
 A loss of 256×10 logits takes microseconds, so the path of a good call makes few Python calls; the
-sentences for bad input are in ``expacc.refusals``.
+sentences for bad input are in ``expacc.errors``.
 """
 
 import math
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc import refusals
+from expacc import errors
 from expacc.ops import (
     CLASS_AXIS,
     Formula,
@@ -91,25 +91,25 @@ def read_batch(
             smoothing are then refused with a sentence that names it.
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim == 0:
-        raise refusals.bad_logits(logits)
+        raise errors.logits_error(logits)
     if not isinstance(target, Tensor):
-        raise refusals.not_a_tensor("target", target)
+        raise errors.tensor_error("target", target)
     if reduction != "mean" and reduction != "none" and reduction != "sum":
-        raise refusals.bad_reduction(reduction)
+        raise errors.reduction_error(reduction)
     if type(ignore_index) is not int:
-        raise refusals.bad_ignore_index(ignore_index)
+        raise errors.ignore_index_error(ignore_index)
     if label_smoothing != 0:
-        refusals.check_number("label_smoothing", label_smoothing, low=0, high=1)
+        errors.check_number("label_smoothing", label_smoothing, low=0, high=1)
     if target.device != logits.device:
-        raise refusals.wrong_device("target", target, logits)
+        raise errors.device_error("target", target, logits)
     shape = logits.shape
     soft = target.dtype not in _INTEGERS
     if soft and (not target.is_floating_point() or target.shape != shape):
-        raise refusals.bad_probabilities(target, logits)
+        raise errors.probabilities_error(target, logits)
     if not soft and target.shape != (shape[:1] + shape[2:] if len(shape) > 1 else ()):
-        raise refusals.bad_label_shape(target, logits)
+        raise errors.label_shape_error(target, logits)
     if labels_only is not None and (soft or label_smoothing != 0):
-        raise refusals.labels_only(labels_only, soft, label_smoothing)
+        raise errors.labels_only_error(labels_only, soft, label_smoothing)
     dtype = logits.dtype
     if dtype != torch.float32 and dtype != torch.float64 and _autocasts(logits):
         dtype = torch.float32
@@ -118,7 +118,7 @@ def read_batch(
         logits, target = logits.unsqueeze(0), target.unsqueeze(0)
     classes = logits.shape[CLASS_AXIS]
     if classes == 0:
-        raise refusals.bad_logits(logits)
+        raise errors.logits_error(logits)
     if weight is not None:
         weight = _read_weight(weight, logits, classes)
 
@@ -127,7 +127,7 @@ def read_batch(
     mass: Tensor | None
     if soft:
         if ignore_index >= 0:
-            raise refusals.ignored_probabilities(ignore_index)
+            raise errors.ignored_probabilities_error(ignore_index)
         mass = _smooth(target.to(compute_dtype(logits.dtype)), classes, label_smoothing)
         rows = logits.numel() // classes
         scale = 1 / max(1, rows) if reduction == "mean" else 1.0  # by rows, as torch does
@@ -176,14 +176,14 @@ def legal_values(
     """
     if _values_readable(tensor):
         if tensor.numel():
-            refusals.check_values(name, tensor, low, open_low, of)
+            errors.check_values(name, tensor, low, open_low, of)
         return tensor
     above = tensor > low if open_low else tensor >= low
     return torch.where(above & (tensor.abs() < torch.inf), tensor, torch.nan)
 
 
 def _read_weight(weight: Tensor, logits: Tensor, classes: int) -> Tensor:
-    refusals.check_weight(weight, logits, classes)
+    errors.check_weight(weight, logits, classes)
     weight = weight.detach().to(row_dtype(logits.device))
     return legal_values("weight", weight, low=0, of="for every class")
 
@@ -201,7 +201,7 @@ def _read_labels(
         low, high = bounds[0].item(), bounds[1].item()
         if low >= 0 and high < classes and not low <= ignore_index <= high:
             return target, None, None  # the usual case
-        refusals.check_labels(target, ignore_index, classes, single)
+        errors.check_labels(target, ignore_index, classes, single)
         kept = target != ignore_index
         return torch.where(kept, target, 0), kept, None
     kept = target != ignore_index

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from expacc.refusals import check_number
+from expacc.errors import check_number
 
 __all__ = ["ASAM", "GradientNormalizer"]
 

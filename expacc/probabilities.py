@@ -7,16 +7,16 @@ the dtype, without a sample drawn.
 from torch import Tensor
 
 from expacc.contract import legal_values
+from expacc.errors import check_choice, check_nodes, check_number, logits_error, sigma_error
 from expacc.ops import all_log_probs, compute_dtype, orthant_chance, orthant_logs, win_chances
 from expacc.ops.orthant.noise import NOISES, NoiseName
-from expacc.refusals import bad_logits, bad_sigma, check_choice, check_nodes, check_number
 
 __all__ = ["log_orthant_prob", "orthant_prob", "win_probabilities"]
 
 
 def _read_margins(margins: Tensor, nodes: int | None) -> tuple[Tensor, int]:
     if not isinstance(margins, Tensor) or not margins.is_floating_point() or margins.ndim == 0:
-        raise bad_logits(margins, name="margins")
+        raise logits_error(margins, name="margins")
     return margins.to(compute_dtype(margins.dtype)), check_nodes(nodes)
 
 
@@ -25,12 +25,12 @@ def _read_scale(sigma: float | Tensor, scores: Tensor) -> float | Tensor:
     if not isinstance(sigma, Tensor):
         return check_number("sigma", sigma, low=0, open_low=True)
     if not sigma.is_floating_point():
-        raise bad_sigma(sigma, scores.shape)
+        raise sigma_error(sigma, scores.shape)
     if sigma.ndim > scores.ndim or any(
         have not in (1, need)
         for have, need in zip(sigma.shape[::-1], (1, *scores.shape[-2::-1]), strict=False)
     ):
-        raise bad_sigma(sigma, scores.shape, per_row=True)
+        raise sigma_error(sigma, scores.shape, per_row=True)
     return legal_values("sigma", sigma.to(scores.dtype), low=0, open_low=True)
 
 
@@ -138,7 +138,7 @@ def win_probabilities(
         The same integral as EXACT's Eq. 16, for all classes at once.
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim == 0:
-        raise bad_logits(logits)
+        raise logits_error(logits)
     check_choice("noise", noise, tuple(NOISES))
     scores = logits.to(compute_dtype(logits.dtype))
     # From the best: where all are large, their differences have more digits than they.

@@ -18,7 +18,7 @@ from expacc.compare.study import Settings, plan_study, run_study
 from expacc.data import Column, Labels, Table
 from expacc.data.preprocess import Preprocessor
 from expacc.estimator import AccuracyClassifier
-from expacc.recipes.recipe import Ask
+from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.runner import How, run_recipe
 from expacc.runner import store_files
 from expacc.runner.rows import Predictions, Row
@@ -65,7 +65,7 @@ def study(folder):
 
 
 def recipe(folder):
-    one, ask = fake_recipes.RECIPES[0], Ask(quick=True, seeds=1)
+    one, ask = fake_recipes.RECIPES[0], RecipeOptions(quick=True, seeds=1)
     run_recipe(one, ask, one.plan(ask), folder, How(workers=0, progress=False))
 
 

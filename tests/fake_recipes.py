@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.recipes.recipe import Recipe, Work
 from expacc.recipes.sources import file, missing, need
 from expacc.runner.items import WorkItem
@@ -84,7 +84,7 @@ def page_of(rows, *, tables=TABLES, words=as_it_is):
         note = "" if ours or table in tables else "its data was not there"
         for part, theirs in (("test", Number(mean, spread, 5)), ("new", None)):
             labels = (words(table), words("EXACT"), words(part))
-            beside.append(Beside(labels, theirs, ours, words(note)))
+            beside.append(Comparison(labels, theirs, ours, words(note)))
     grid = Grid(
         title=words("Every run"),
         head=(words("table"), "accuracy", "loss"),
@@ -117,7 +117,7 @@ def page_of(rows, *, tables=TABLES, words=as_it_is):
 
 
 def _time(words):
-    return Beside((words("one run"),), Number(0.00123), Number(3.2e-9, None, 1))
+    return Comparison((words("one run"),), Number(0.00123), Number(3.2e-9, None, 1))
 
 
 @functools.cache  # drawing takes most of the time of a test

@@ -16,7 +16,7 @@ from operations import (
     scores,
 )
 
-from expacc.training import Plan, Rows, Run, train_runs
+from expacc.training import Run, TensorTable, TrainConfig, train_runs
 from expacc.training.loss_slopes import CURVES, Batch, along, cross_entropy, exact, hinge
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -93,11 +93,11 @@ def test_slopes_of_training(half):
 
 @every_half
 def test_runs_are_the_same(half):
-    rows = Rows(scores().float(), labels_of(scores()), classes=6)
+    rows = TensorTable(scores().float(), labels_of(scores()), classes=6)
     runs = [Run(name, torch.arange(24), loss=name) for name in ("cross_entropy", "exact")]
-    expected = train_runs(rows, runs, Plan(epochs=3))
+    expected = train_runs(rows, runs, TrainConfig(epochs=3))
     with region(half):
-        found = train_runs(rows, runs, Plan(epochs=3))
+        found = train_runs(rows, runs, TrainConfig(epochs=3))
     for one, two in zip(found, expected, strict=True):
         for layer, other in zip(one.model.layers, two.model.layers, strict=True):
             assert torch.equal(layer.weight, other.weight)

@@ -64,9 +64,9 @@ def mixtures():
     import torch
 
     from expacc.functional import mixed_expected_error
-    from expacc.ops import kernels_rows
+    from expacc.ops.triton import softmax_plan
 
-    kernels_rows._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
+    softmax_plan._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
     weights = ((0.0, 1.0), (0.1, 1.0), (1.0, 0.0))
     shapes = ((3, 1), (70, 3), (5, 10), (4, 257))
     combinations = list(product(shapes, weights, ("none", "mean", "sum"), (False, True)))
@@ -85,14 +85,14 @@ def mixtures():
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
         for scores in (logits, wide[:, ::2]) if weighted else (logits,):
-            plan = kernels_rows.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
+            plan = softmax_plan.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
             values, scratch = plan.forward(scores, target, weight, mixture)
             grad = plan.backward(scores, target, weight, upstream, scratch)
             close(values, expected, 3e-7)
             close(grad, leaf.grad, 3e-7)
     logits, target, _, _ = batch(4, 5, seed=0)
     target[2] = 5
-    plan = kernels_rows.RowsPlan(logits, target, None, -100, "none", torch.float32)
+    plan = softmax_plan.RowsPlan(logits, target, None, -100, "none", torch.float32)
     values, _ = plan.forward(logits, target, None, (0.1, 1.0))
     assert values.isnan().tolist() == [False, False, True, False]
 
@@ -101,7 +101,7 @@ def compare_exact(shapes):
     import torch
 
     from expacc.functional import exact_error
-    from expacc.ops.kernels_batch import ExactPlan
+    from expacc.ops.triton.exact_plan import ExactPlan
 
     settings = (
         ("none", True, math.inf, False, 1.0, False),
@@ -142,9 +142,9 @@ def exact():
 
 
 def long_rows():
-    from expacc.ops import kernels_batch
+    from expacc.ops.triton import exact_plan
 
-    kernels_batch._FEW_CLASSES = 8
+    exact_plan._FEW_CLASSES = 8
     compare_exact(((3, 20),))
 
 
@@ -171,8 +171,8 @@ def hostile():
     """Where there is no winner there is no number; a masked class and a sure loss are fine."""
     import torch
 
-    from expacc.ops.kernels_batch import ExactPlan
-    from expacc.ops.kernels_rows import RowsPlan
+    from expacc.ops.triton.exact_plan import ExactPlan
+    from expacc.ops.triton.softmax_plan import RowsPlan
 
     for classes in (6, 70):
         logits, target, bad = unsound(classes)
@@ -208,8 +208,8 @@ def illegal():
     """A noise or a weight that cannot be makes its rows NaN."""
     import torch
 
-    from expacc.ops.kernels_batch import ExactPlan
-    from expacc.ops.kernels_rows import RowsPlan
+    from expacc.ops.triton.exact_plan import ExactPlan
+    from expacc.ops.triton.softmax_plan import RowsPlan
 
     bad = torch.tensor([0.0, -1.0, math.nan, math.inf, 1.0])
     for classes in (6, 70):
@@ -232,7 +232,7 @@ def large():
     import torch
 
     from expacc.functional import exact_error
-    from expacc.ops.kernels_batch import ExactPlan
+    from expacc.ops.triton.exact_plan import ExactPlan
 
     for classes, margin in product((6, 70), (math.inf, 0.7)):
         small, target, _, _ = batch(5, classes, seed=classes)
@@ -262,7 +262,7 @@ def large():
 def table():
     import torch
 
-    from expacc.ops.kernels_batch import orthant_forward
+    from expacc.ops.triton.exact_plan import orthant_forward
 
     cases = json.loads((TESTS / "tables" / "orthant.json").read_text())["cases"]
     cases = [case for case in cases if sum(n for _, n in case["runs"]) <= 99][::26]
@@ -285,7 +285,7 @@ def head():
     import torch
 
     from expacc.functional import mixed_expected_error
-    from expacc.ops.fused_head import HeadSettings, fused_head
+    from expacc.ops.triton.head import HeadSettings, fused_head
 
     generator = torch.Generator().manual_seed(0)
     features, weight = (torch.randn(n, 6, generator=generator) for n in (20, 11))

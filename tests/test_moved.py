@@ -33,3 +33,11 @@ def test_names_are_found_by_from_import():
 def test_what_never_was_is_not_found():
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("expacc.study.nothing")
+
+
+@pytest.mark.parametrize(("old", "new"), [("Plan", "TrainConfig"), ("Rows", "TensorTable")])
+def test_an_old_name_leads_to_the_new_one(old, new):
+    from expacc import training
+
+    with pytest.warns(DeprecationWarning, match=f"is now {new}"):
+        assert getattr(training, old) is getattr(training, new)

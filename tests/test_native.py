@@ -10,7 +10,7 @@ import sys
 import pytest
 import torch
 
-from expacc.ops import native
+from expacc.ops.native import build as native
 
 ROWS, CLASSES = 3, 5
 FORWARD, BACKWARD = 1, 2

@@ -15,7 +15,9 @@ import pytest
 import torch
 
 from expacc import ops
-from expacc.ops import kernels, native, native_cache
+from expacc.ops.native import build as native
+from expacc.ops.native import cache as native_cache
+from expacc.ops.triton import node as kernels
 
 if sys.platform != "linux":
     pytest.skip("the node is built on Linux only", allow_module_level=True)
@@ -251,7 +253,8 @@ def test_the_usual_folder(monkeypatch, tmp_path, home):
 PROGRAM = """
 import torch
 from expacc import ops, ExactLoss, functional
-from expacc.ops import kernels, native
+from expacc.ops.native import build as native
+from expacc.ops.triton import node as kernels
 assert native.library() is None
 logits = torch.randn(8, 3, requires_grad=True)
 for loss in (ExactLoss(), functional.leaky_expected_error):

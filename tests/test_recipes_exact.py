@@ -20,8 +20,8 @@ from sklearn.model_selection import train_test_split
 from expacc.data import Split, TableError, open_split
 from expacc.functional import exact_error
 from expacc.recipes.exact import protocol
-from expacc.recipes.exact.causes import cause
 from expacc.recipes.exact.data import files_of, read_tables, read_uci, split_of
+from expacc.recipes.exact.discrepancies import cause
 from expacc.recipes.exact.methods import NOISE_METHODS, train_method
 from expacc.recipes.exact.noise import NOISES, RuleLoss, SampledLoss
 from expacc.recipes.exact.paper import (
@@ -39,8 +39,8 @@ from expacc.recipes.exact.protocol import Ready, Scale, run_of, score, train
 from expacc.recipes.exact.rows import Scores
 from expacc.recipes.exact.search import TrialScore, best_of, search, settings_of
 from expacc.recipes.exact.tables import RECIPES
-from expacc.recipes.page import Beside, Number, verdict
-from expacc.recipes.recipe import Ask
+from expacc.recipes.page import Comparison, Number, verdict
+from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.runner import How, run_recipe
 from expacc.runner.rows import Row
 
@@ -420,7 +420,7 @@ def test_the_best_trial_is_the_one_held_out_rows_prefer():
 
 
 def run_here(name, data, folder, **more):
-    ask = Ask(data=data, quick=True, **more)
+    ask = RecipeOptions(data=data, quick=True, **more)
     recipe = BY_NAME[name]
     return run_recipe(recipe, ask, recipe.plan(ask), folder, How(workers=0, progress=False))[0]
 
@@ -443,7 +443,7 @@ def test_a_recipe_runs_from_files_to_page(name, data, tmp_path, short):
 @pytest.mark.parametrize("name", list(BY_NAME))
 def test_a_page_is_written_from_any_part_of_the_rows(name, data):
     recipe = BY_NAME[name]
-    work = recipe.plan(Ask(data=data, quick=True))
+    work = recipe.plan(RecipeOptions(data=data, quick=True))
     assert recipe.write([], work.facts).answer == "Nothing is done yet."
     failed = [row for item in work.items for row in work.failed_rows(item, "diverged at step 1")]
     page = recipe.write(failed, work.facts)
@@ -468,11 +468,11 @@ def test_without_data_one_sentence_says_what_to_fetch(tmp_path):
     for recipe in RECIPES:
         for folder in (None, tmp_path):
             with pytest.raises(ValueError, match=r"https://archive\.ics\.uci\.edu"):
-                recipe.plan(Ask(data=folder))
+                recipe.plan(RecipeOptions(data=folder))
 
 
 def test_the_parts_of_exact_uci_come_in_order(data):
-    work = BY_NAME["exact-uci"].plan(Ask(data=data))
+    work = BY_NAME["exact-uci"].plan(RecipeOptions(data=data))
     parts = [item.payload["part"] for item in work.items]
     kinds = list(dict.fromkeys("control" if p in ("decay", "sampled") else p for p in parts))
     assert kinds == ["given", "splits", "control", "search"]
@@ -508,7 +508,7 @@ def test_the_cause_of_a_difference_is_what_the_rows_say():
         "decay": 1e-4,
     }
     theirs = TABLE_2["dry-bean"]["exact"]
-    row = Beside(("dry-bean", "EXACT"), theirs, Number(92.1, 0.1, 5))
+    row = Comparison(("dry-bean", "EXACT"), theirs, Number(92.1, 0.1, 5))
     assert verdict(row) == "below"
 
     def said(*rows):
@@ -529,7 +529,7 @@ def test_the_cause_of_a_difference_is_what_the_rows_say():
 def test_a_difference_of_a_row_or_of_a_seed_is_called_that():
     facts = {"tables": {"wine": {"test_rows": 36, "train_rows": 142}}, "decay": 1e-4}
     scores = Scores(rows_of("given", "wine", "hinge", [100.0, 100.0, 94.44]))
-    row = Beside(
+    row = Comparison(
         ("wine", "hinge"), TABLE_2["wine"]["hinge"], scores.number("given", "wine", "hinge")
     )
     text = cause(row, "wine", "hinge", "test", scores, facts)

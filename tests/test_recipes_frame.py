@@ -27,12 +27,12 @@ from expacc.cli import main
 from expacc.recipes import index as book
 from expacc.recipes import registry, sources
 from expacc.recipes.machine import commit, machine
-from expacc.recipes.page import Beside, Number, Page, Section
+from expacc.recipes.page import Comparison, Number, Page, Section
 from expacc.recipes.page_html import page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import beside_table, verdict_counts
 from expacc.recipes.provenance import Account, Failure, Result
-from expacc.recipes.recipe import Ask
+from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.runner import How, load_result, run_recipe
 from expacc.recipes.summary import read_summary, summary, write_files
 from expacc.runner.store import Store
@@ -51,7 +51,7 @@ def fake(monkeypatch, tmp_path):
 
 
 def run(recipe, folder, *, how=HERE, **asked):
-    ask = Ask(**asked)
+    ask = RecipeOptions(**asked)
     return run_recipe(recipe, ask, recipe.plan(ask), folder, how)
 
 
@@ -334,7 +334,7 @@ def sample(words=fake_recipes.as_it_is, rows=None, **account):
 
 
 def _rows():
-    work = ONE.plan(Ask())
+    work = ONE.plan(RecipeOptions())
     return [row for item in work.items for row in fake_recipes.execute(item, work.shared)]
 
 
@@ -394,7 +394,7 @@ def test_a_page_of_no_rows_at_all():
 
 
 def test_numbers_are_written_to_the_digit_that_counts():
-    row = Beside(("x",), Number(0.5, 0.01, 3), Number(0.51234, 0.001, 3))
+    row = Comparison(("x",), Number(0.5, 0.01, 3), Number(0.51234, 0.001, 3))
     table = beside_table(Section("t", beside=(row,), beside_head=("name",), slack=0.01))
     (line,) = table.lines
     assert (line.theirs, line.ours, line.difference) == ("0.500 ± 0.010", "0.512 ± 0.001", "+0.012")

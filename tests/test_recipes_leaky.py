@@ -25,10 +25,10 @@ from expacc.recipes.leaky.recipes import RECIPES
 from expacc.recipes.leaky.significance import compare, paired_t, underlined
 from expacc.recipes.leaky.start import xavier
 from expacc.recipes.page import verdict
-from expacc.recipes.recipe import Ask
+from expacc.recipes.recipe import RecipeOptions
 from expacc.runner.items import check_rows
 from expacc.runner.rows import Row
-from expacc.training import Model, Plan, Rows, Run, train_runs
+from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
 
 RECIPE = {recipe.name: recipe for recipe in RECIPES}
 
@@ -196,7 +196,7 @@ def short_uci():
 
 @pytest.fixture(scope="module")
 def uci(tables, short_uci):
-    work = RECIPE["leerr-uci"].plan(Ask(tables))
+    work = RECIPE["leerr-uci"].plan(RecipeOptions(tables))
     return work, finished(work)
 
 
@@ -214,15 +214,15 @@ def test_uci_plans_what_is_there_and_says_what_is_missing(uci):
 def test_uci_without_data_is_one_sentence(tmp_path):
     for data in (None, tmp_path):
         with pytest.raises(ValueError, match="leerr-uci is missing"):
-            leaky_uci.plan(Ask(data))
+            leaky_uci.plan(RecipeOptions(data))
     (tmp_path / "leerr-uci").mkdir()
     with pytest.raises(ValueError, match="leerr-uci/magic, "):
-        leaky_uci.plan(Ask(tmp_path))
+        leaky_uci.plan(RecipeOptions(tmp_path))
 
 
 def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
-    assert len(leaky_uci.plan(Ask(tables, seeds=3)).items) == 9
-    quick = leaky_uci.plan(Ask(tables, quick=True))
+    assert len(leaky_uci.plan(RecipeOptions(tables, seeds=3)).items) == 9
+    quick = leaky_uci.plan(RecipeOptions(tables, quick=True))
     assert len(quick.items) == 2
     assert [item.payload["folds"] for item in quick.items] == [["1a", "1b", "2a", "2b"]] * 2
     assert set(quick.facts["tables"]) == {"satellite47", "zoo"}  # the small ones
@@ -270,7 +270,7 @@ def test_uci_copes_with_columns_that_are_constant_in_a_half(tmp_path, short_uci)
     lines = (folder / "data.csv").read_text().splitlines()
     lines = [f"{int(row == rare)},{line}" for row, line in enumerate(lines)]
     (folder / "data.csv").write_text("\n".join(lines) + "\n")
-    work = leaky_uci.plan(Ask(tmp_path))
+    work = leaky_uci.plan(RecipeOptions(tmp_path))
     rows = finished(work)
     assert {row.table for row in rows} == {"polyadenylation"}
     assert sum(row.kind == "final" and row.failure is None for row in rows) == 30
@@ -427,7 +427,7 @@ def blobs(count=240, classes=3, scale=1.0):
     labels = random.integers(0, classes, count)
     features = random.normal(size=(count, 5)).astype(np.float32)
     features[np.arange(count), labels] += 1
-    return Rows(torch.from_numpy(features) * scale, torch.from_numpy(labels), classes)
+    return TensorTable(torch.from_numpy(features) * scale, torch.from_numpy(labels), classes)
 
 
 ALL_LOSSES = tuple(WEIGHTS)
@@ -443,7 +443,7 @@ def test_lockstep_is_train_runs(loss):
     )
     course = courses[ALL_LOSSES.index(loss)]
     run = Run("k", train, held, loss=loss, learning_rate=0.03, start=start)
-    plan = Plan(Model(), "adam", batch=32, epochs=12, patience=4, seed=3)
+    plan = TrainConfig(Model(), "adam", batch=32, epochs=12, patience=4, seed=3)
     (other,) = train_runs(rows, [run], plan)
     assert course.held == pytest.approx(other.curves["validation_accuracy"])
     assert (course.best_epoch, course.stopped) == (other.best_epoch, other.stopped)
@@ -511,7 +511,7 @@ def test_lockstep_marks_what_diverges():
 def logistic(pictures):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leaky_logistic, "QUICK_EPOCHS", 12)
-        work = RECIPE["leerr-mnist-logistic"].plan(Ask(pictures, quick=True))
+        work = RECIPE["leerr-mnist-logistic"].plan(RecipeOptions(pictures, quick=True))
         return work, finished(work)
 
 
@@ -553,9 +553,12 @@ def test_logistic_learns_and_starts_where_the_condition_says(logistic):
 
 
 def test_logistic_seeds_are_folds(pictures):
-    work = leaky_logistic.plan(Ask(pictures, seeds=12))
+    work = leaky_logistic.plan(RecipeOptions(pictures, seeds=12))
     assert len(work.items) == len(leaky_logistic.CONDITIONS) * 13
-    assert len(leaky_logistic.plan(Ask(pictures)).items) == len(leaky_logistic.CONDITIONS) * 11
+    assert (
+        len(leaky_logistic.plan(RecipeOptions(pictures)).items)
+        == len(leaky_logistic.CONDITIONS) * 11
+    )
 
 
 def test_logistic_page_of_all_of_a_part_and_of_nothing(logistic):
@@ -631,25 +634,25 @@ def mlp(pictures):
     with pytest.MonkeyPatch.context() as patch:
         quick = {**leaky_mlp.PROTOCOLS["quick"], "rates": [1e-3, 1e-2], "dropouts": [0.0, 0.1]}
         patch.setitem(leaky_mlp.PROTOCOLS, "quick", quick)
-        work = RECIPE["leerr-mnist-mlp"].plan(Ask(pictures, quick=True))
+        work = RECIPE["leerr-mnist-mlp"].plan(RecipeOptions(pictures, quick=True))
         return work, finished(work)
 
 
 def test_mlp_protocols_and_their_cuts(pictures):
-    short = leaky_mlp.plan(Ask(pictures))
+    short = leaky_mlp.plan(RecipeOptions(pictures))
     assert short.facts["protocol"] == "short"
     assert len(short.items) == 2 * 2 * 5
-    full = leaky_mlp.plan(Ask(pictures, seeds=10))
+    full = leaky_mlp.plan(RecipeOptions(pictures, seeds=10))
     assert full.facts["protocol"] == "full"
     assert len(full.items) == 2 * 2 * 10
-    gpu = leaky_mlp.plan(Ask(pictures, device="cuda"))
+    gpu = leaky_mlp.plan(RecipeOptions(pictures, device="cuda"))
     assert gpu.facts["protocol"] == "full"
     assert [len(item.payload["folds"]) for item in gpu.items] == [5, 5, 5, 5]
     assert {item.payload["noise"] for item in gpu.items} == {0.0, 0.05}
     for one, other in ((short, full), (full, gpu)):  # one folder may hold both
         assert not {item.key for item in one.items} & {item.key for item in other.items}
     assert sum(i.runs for i in gpu.items) == sum(i.runs for i in full.items) == 40 * 7
-    more = leaky_mlp.plan(Ask(pictures, seeds=13, device="cuda"))
+    more = leaky_mlp.plan(RecipeOptions(pictures, seeds=13, device="cuda"))
     assert [len(item.payload["folds"]) for item in more.items] == [5, 5, 3, 5, 5, 3]
 
 
@@ -740,7 +743,7 @@ DATA = os.environ.get("EXPACC_DATA")
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
 def test_pima_is_as_in_the_paper():
-    work = RECIPE["leerr-uci"].plan(Ask(Path(str(DATA))))
+    work = RECIPE["leerr-uci"].plan(RecipeOptions(Path(str(DATA))))
     if "pima" not in work.facts["tables"]:
         pytest.skip("leerr-uci/pima is not in EXPACC_DATA")
     own = [item for item in work.items if item.payload["table"] == "pima"]
@@ -754,7 +757,7 @@ def test_pima_is_as_in_the_paper():
 @pytest.mark.slow
 @pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
 def test_expected_error_lags_on_mnist():
-    work = RECIPE["leerr-mnist-logistic"].plan(Ask(Path(str(DATA)), quick=True))
+    work = RECIPE["leerr-mnist-logistic"].plan(RecipeOptions(Path(str(DATA)), quick=True))
     own = [item for item in work.items if item.payload["condition"] == "raw-xavier"]
     rows = finished(replace(work, items=tuple(own)))
     page = RECIPE["leerr-mnist-logistic"].write(rows, work.facts)

@@ -28,11 +28,11 @@ from expacc.recipes.mixing.scores import ranking, scores_of, summary
 from expacc.recipes.mixing.tables import open_fold, pack, read_tables, scales_differ, shape_of
 from expacc.recipes.mixing.work import execute, failed_rows, plan, seconds_of
 from expacc.recipes.page import Page, verdict
-from expacc.recipes.recipe import Ask
+from expacc.recipes.recipe import RecipeOptions
 from expacc.runner.items import WorkItem, check_rows
 from expacc.runner.rows import Row
 from expacc.schedules import focus_gradual, focus_switch
-from expacc.training import Model, Plan, Rows, Run, train_runs
+from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
 
 EVERY = (*ARMS, CONTROL)
 GOOD = 3  # epochs of most tests here
@@ -67,7 +67,7 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def rows_and_facts(data):
     """All rows of a short study over the four tables."""
-    work = plan(Ask(data=data))
+    work = plan(RecipeOptions(data=data))
     rows = []
     for item in work.items:
         short = dataclasses.replace(item, payload={**item.payload, "epochs": GOOD})
@@ -163,7 +163,7 @@ def test_tables_without_a_usable_fold_are_named(tmp_path):
     write_table(tmp_path / "uci121" / "wine", 40, 3, 2, seed=0)
     write_table(tmp_path / "uci121" / "iris", 40, 3, 2, seed=1)
     (tmp_path / "uci121" / "iris" / "validation_folds_py.dat").unlink()
-    work = plan(Ask(data=tmp_path))
+    work = plan(RecipeOptions(data=tmp_path))
     assert {item.payload["table"] for item in work.items} == {"wine"}
     assert any("uci121/iris is left out" in sentence for sentence in work.missing)
 
@@ -187,7 +187,7 @@ def problem(features=5, classes=3, rows=160, seed=0):
     x = torch.randn(rows, features, generator=generator)
     noise = torch.randn(rows, classes, generator=generator)
     y = (x @ torch.randn(features, classes, generator=generator) + noise).argmax(1)
-    return Rows(x, y, classes)
+    return TensorTable(x, y, classes)
 
 
 def as_runs(epochs):
@@ -224,7 +224,7 @@ def test_lockstep_is_what_train_runs_does(hidden, lengths):
     found = train_in_lockstep(
         rows, groups, [one for one, _ in pairs], hidden=hidden, batch=8, epochs=4, seed=3
     )
-    how = Plan(Model((hidden,) if hidden else ()), batch=8, epochs=4, seed=3)
+    how = TrainConfig(Model((hidden,) if hidden else ()), batch=8, epochs=4, seed=3)
     for group, outcomes in zip(groups, found, strict=True):
         for outcome, (_, (loss, numbers, rate)) in zip(outcomes, pairs, strict=True):
             run = Run(group.name, group.rows, group.held, loss, numbers, learning_rate=rate)
@@ -271,7 +271,7 @@ def test_contenders_of_a_group_share_their_start_and_order():
 @pytest.mark.parametrize("hidden", [0, 5])
 def test_a_diverged_run_is_marked_and_harms_no_other(hidden):
     rows = problem()
-    huge = Rows(rows.features * 1e18, rows.labels, rows.classes)
+    huge = TensorTable(rows.features * 1e18, rows.labels, rows.classes)
     group = Group("one", torch.arange(50), torch.arange(100, 130))
     calm = Contender(((1.0, 0.0),) * 3, (1e-38,) * 3)
     wild = Contender(((1.0, 1.0),) * 3, (1e25,) * 3)
@@ -295,7 +295,7 @@ def test_blocks_leave_few_steps_over():
 
 
 def test_the_plan_is_the_papers(data):
-    work = plan(Ask(data=data))
+    work = plan(RecipeOptions(data=data))
     assert sum(item.runs for item in work.items) == 4 * 2 * 4 * 2 * 3 * len(EVERY)
     assert len({item.key for item in work.items}) == len(work.items) == 8
     first = work.items[0].payload
@@ -305,13 +305,13 @@ def test_the_plan_is_the_papers(data):
     (sentence,) = work.missing
     assert sentence.startswith("uci121/abalone, ")
     assert "and 112 more are missing" in sentence
-    more = plan(Ask(data=data, seeds=3, seed=5))
+    more = plan(RecipeOptions(data=data, seeds=3, seed=5))
     assert more.items[0].payload["seeds"] == [0, 1, 2]
     assert more.items[0].payload["seed"] == 5
 
 
 def test_items_are_the_same_on_every_device_and_the_longest_come_first(data):
-    here, there = plan(Ask(data=data)), plan(Ask(data=data, device="cuda"))
+    here, there = plan(RecipeOptions(data=data)), plan(RecipeOptions(data=data, device="cuda"))
     assert [item.key for item in here.items] == [item.key for item in there.items]
     assert there.items[0].payload["device"] == "cuda"
     sizes = {name: about["train"] for name, about in here.facts["tables"].items()}
@@ -321,7 +321,7 @@ def test_items_are_the_same_on_every_device_and_the_longest_come_first(data):
 
 def test_weights_that_take_turns_are_cut_by_fold(tmp_path):
     write_table(tmp_path / "uci121" / "musk-2", 40, 120, 2, seed=0)
-    work = plan(Ask(data=tmp_path))
+    work = plan(RecipeOptions(data=tmp_path))
     keys = {item.key for item in work.items}
     assert "musk-2|linear" in keys
     assert "musk-2|one hidden layer|fold 3" in keys
@@ -340,12 +340,12 @@ def test_cost_grows_with_rows_and_weights(data):
 
 
 def test_without_data_one_sentence(tmp_path):
-    for ask in (Ask(), Ask(data=tmp_path)):
+    for ask in (RecipeOptions(), RecipeOptions(data=tmp_path)):
         with pytest.raises(ValueError, match=r"uci121 is missing: .*bioinf-jku/SNNs"):
             plan(ask)
     (tmp_path / "uci121").mkdir()
     with pytest.raises(ValueError, match=r"uci121/abalone, .* and 115 more are missing"):
-        plan(Ask(data=tmp_path))
+        plan(RecipeOptions(data=tmp_path))
 
 
 def test_rows_of_an_item(rows_and_facts):
@@ -369,7 +369,7 @@ def test_rows_of_an_item(rows_and_facts):
 
 
 def test_an_item_alone_gives_the_same_bits(data):
-    work = plan(Ask(data=data))
+    work = plan(RecipeOptions(data=data))
     item = next(item for item in work.items if item.key == "mine|one hidden layer")
     short = dataclasses.replace(item, payload={**item.payload, "epochs": 2})
     first, second = (execute(short, work.shared) for _ in range(2))
@@ -377,7 +377,7 @@ def test_an_item_alone_gives_the_same_bits(data):
 
 
 def test_when_every_rate_diverges_the_row_says_so(data):
-    work = plan(Ask(data=data))
+    work = plan(RecipeOptions(data=data))
     item = next(item for item in work.items if item.key == "lenses|one hidden layer")
     payload = {
         **item.payload,
@@ -400,7 +400,7 @@ def test_a_class_that_training_rows_lack(tmp_path):
     test = np.loadtxt(folder / "folds_py.dat", delimiter=",", dtype=int)[:, 0] == 1
     labels[np.flatnonzero(test)[0]] = 7  # one row of a class of its own, in fold 1 to test on
     np.savetxt(folder / "labels_py.dat", labels, fmt="%d")
-    work = plan(Ask(data=tmp_path))
+    work = plan(RecipeOptions(data=tmp_path))
     for item in work.items:
         short = dataclasses.replace(item, payload={**item.payload, "epochs": 2})
         found = execute(short, work.shared)
@@ -409,7 +409,7 @@ def test_a_class_that_training_rows_lack(tmp_path):
 
 
 def test_failed_rows_are_failures(data):
-    work = plan(Ask(data=data))
+    work = plan(RecipeOptions(data=data))
     found = failed_rows(work.items[0], "no memory")
     check_rows(work.items[0].key, found)
     assert {row.failure for row in found} == {"no memory"}
@@ -417,7 +417,7 @@ def test_failed_rows_are_failures(data):
 
 
 def test_quick_takes_a_part(data):
-    work = plan(Ask(data=data, quick=True))
+    work = plan(RecipeOptions(data=data, quick=True))
     assert {item.payload["epochs"] for item in work.items} == {20}
     assert {len(item.payload["folds"]) for item in work.items} == {2}
     assert {tuple(item.payload["seeds"]) for item in work.items} == {(0,)}
@@ -655,7 +655,7 @@ def test_real_tables():
     root = os.environ.get("EXPACC_DATA")
     if not root or not (Path(root) / "uci121" / "wine").is_dir():
         pytest.skip("EXPACC_DATA names no folder with uci121/wine")
-    work = plan(Ask(data=Path(root)))
+    work = plan(RecipeOptions(data=Path(root)))
     names = ("wine", "lenses", "balloons", "trains", "low-res-spect")
     rows = []
     for item in work.items:

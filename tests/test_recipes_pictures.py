@@ -26,7 +26,7 @@ from expacc.recipes.exact.toy_search import descend_lowering_sigma, loss_of, tra
 from expacc.recipes.mixing import gradients_work as mixing_gradients_work
 from expacc.recipes.mixing.gradients import GRADIENTS
 from expacc.recipes.page import Page, verdict
-from expacc.recipes.recipe import Ask
+from expacc.recipes.recipe import RecipeOptions
 from expacc.runner.items import check_rows, load_executor
 from expacc.runner.rows import Row
 
@@ -89,7 +89,7 @@ def test_importing_them_is_cheap():
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("quick", [True, False])
 def test_items_have_keys_of_their_own_and_plans_repeat(name, quick):
-    first, second = (ALL[name].plan(Ask(quick=quick)) for _ in range(2))
+    first, second = (ALL[name].plan(RecipeOptions(quick=quick)) for _ in range(2))
     keys = [item.key for item in first.items]
     assert len(set(keys)) == len(keys)
     assert first.items == second.items
@@ -98,14 +98,14 @@ def test_items_have_keys_of_their_own_and_plans_repeat(name, quick):
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_page_without_rows_says_so(name):
-    page = ALL[name].write([], ALL[name].plan(Ask(quick=True)).facts)
+    page = ALL[name].write([], ALL[name].plan(RecipeOptions(quick=True)).facts)
     assert "Nothing has been" in page.answer
     assert page.sections == ()
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_failed_items_become_failed_rows_and_a_page(name):
-    work = ALL[name].plan(Ask(quick=True))
+    work = ALL[name].plan(RecipeOptions(quick=True))
     rows = []
     for item in work.items:
         failed = work.failed_rows(item, "RuntimeError: no")
@@ -130,10 +130,10 @@ def pages():
         (
             "exact-toy",
             lambda key: key.startswith(("paper/three", "slices", "surface")),
-            Ask(quick=True),
+            RecipeOptions(quick=True),
         ),
-        ("exact-integral", lambda key: key.startswith("paper/"), Ask(quick=True)),
-        ("mixing-gradients", lambda key: True, Ask(quick=True)),
+        ("exact-integral", lambda key: key.startswith("paper/"), RecipeOptions(quick=True)),
+        ("mixing-gradients", lambda key: True, RecipeOptions(quick=True)),
     ):
         work = ALL[name].plan(ask)
         rows = carry_out(work, wanted)
@@ -166,7 +166,7 @@ def test_thresholds_and_accuracies_of_the_three_points(pages):
 
 
 def test_thresholds_of_the_five_points_by_search():
-    work = TOY.plan(Ask(quick=True))
+    work = TOY.plan(RecipeOptions(quick=True))
     rows = carry_out(work, lambda key: key in ("paper/five/cross_entropy", "paper/five/hinge"))
     for row in rows:
         printed = PRINTED[row.table, row.loss]
@@ -248,9 +248,9 @@ def test_what_is_said_of_log_p_follows_from_the_rows():
 
 def test_every_part_of_the_toy_runs():
     """A few steps of all that the full recipe does."""
-    parts = {item.payload["part"] for item in TOY.plan(Ask()).items}
+    parts = {item.payload["part"] for item in TOY.plan(RecipeOptions()).items}
     assert parts == set(toy_work._PARTS)
-    for item in TOY.plan(Ask(quick=True)).items:
+    for item in TOY.plan(RecipeOptions(quick=True)).items:
         if item.payload["part"] in ("trained", "noise") and item.payload["toy"] == "five":
             if item.payload.get("way", "trained") != "trained":
                 continue
@@ -338,7 +338,7 @@ def test_errors_of_the_papers_case(pages):
 @pytest.mark.slow
 def test_one_sample_of_unsorted_genz_is_worth_256_as_the_paper_says():
     rows = carry_out(
-        INTEGRAL.plan(Ask()),
+        INTEGRAL.plan(RecipeOptions()),
         lambda key: (
             key.startswith(("paper/log_derivative", "paper/genz_given"))
             and not key.endswith("truth")
@@ -428,7 +428,9 @@ def test_a_cost_page_from_made_rows():
 
 
 def test_a_setting_is_measured():
-    item = next(i for i in COST.plan(Ask(quick=True)).items if i.key == "classes/classes=10")
+    item = next(
+        i for i in COST.plan(RecipeOptions(quick=True)).items if i.key == "classes/classes=10"
+    )
     small = dataclasses.replace(item, payload={**item.payload, "rows": 16, "seconds": 0.0})
     rows = cost_work.execute(small, {})
     check_rows(item.key, rows)
@@ -437,7 +439,9 @@ def test_a_setting_is_measured():
 
 
 def test_what_does_not_fit_is_said_and_not_run():
-    item = next(i for i in COST.plan(Ask(quick=True)).items if i.key == "classes/classes=1000")
+    item = next(
+        i for i in COST.plan(RecipeOptions(quick=True)).items if i.key == "classes/classes=1000"
+    )
     small = dataclasses.replace(item, payload={**item.payload, "seconds": 0.0})
     (genz,) = (row for row in cost_work.execute(small, {}) if row.loss == "genz")
     assert "seconds" not in genz.metrics
@@ -445,7 +449,9 @@ def test_what_does_not_fit_is_said_and_not_run():
 
 
 def test_a_step_of_a_linear_model_is_measured():
-    item = next(i for i in COST.plan(Ask(quick=True)).items if i.key == "linear/classes=4")
+    item = next(
+        i for i in COST.plan(RecipeOptions(quick=True)).items if i.key == "linear/classes=4"
+    )
     small = dataclasses.replace(item, payload={**item.payload, "seconds": 0.0})
     rows = cost_work.execute(small, {})
     check_rows(item.key, rows)

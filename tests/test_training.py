@@ -10,7 +10,15 @@ from torch import nn
 import expacc
 from expacc import baselines, functional
 from expacc.schedules import focus_gradual, geometric, phases, sigma_tabular
-from expacc.training import LOSS_NAMES, Model, Plan, Rows, Run, objective_of, train_runs
+from expacc.training import (
+    LOSS_NAMES,
+    Model,
+    Run,
+    TensorTable,
+    TrainConfig,
+    objective_of,
+    train_runs,
+)
 from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
 from expacc.training.loss_slopes import Batch, exact
 
@@ -20,7 +28,7 @@ def table(rows=120, features=5, classes=3, seed=0, dtype=torch.float32):
     x = torch.randn(rows, features, generator=generator, dtype=torch.float64)
     w = torch.randn(features, classes, generator=generator, dtype=torch.float64)
     noise = torch.randn(rows, classes, generator=generator, dtype=torch.float64)
-    return Rows(x.to(dtype), (x @ w + noise).argmax(1), classes)
+    return TensorTable(x.to(dtype), (x @ w + noise).argmax(1), classes)
 
 
 EVERY = torch.arange(120)
@@ -136,13 +144,13 @@ def test_weights_of_rows_are_copies(name):
 
 def test_weights_below_a_row_do_not_turn_the_deviation_round():
     rows = table()
-    small = Rows(rows.features, rows.labels, 3, torch.full((120,), 1e-3))
+    small = TensorTable(rows.features, rows.labels, 3, torch.full((120,), 1e-3))
     runs = [Run("a", EVERY, loss="exact", numbers={"sigma": 1.0}, learning_rate=0.05)]
-    plan = Plan(batch=1000, epochs=30, keep="last")
+    plan = TrainConfig(batch=1000, epochs=30, keep="last")
     for weighted in (small, rows):
         model = train_runs(weighted, runs, plan)[0].model
         assert (model.logits(rows.features).argmax(1) == rows.labels).float().mean() > 0.75
-    none = Rows(rows.features, rows.labels, 3, torch.zeros(120))
+    none = TensorTable(rows.features, rows.labels, 3, torch.zeros(120))
     assert train_runs(none, runs, plan)[0].failed_step is None
 
 
@@ -170,7 +178,7 @@ def test_loss_objects_are_the_named_losses():
 )
 def test_any_loss_object_trains(loss):
     rows = table()
-    (result,) = train_runs(rows, [Run("a", EVERY, loss=loss)], Plan(epochs=3, batch=50))
+    (result,) = train_runs(rows, [Run("a", EVERY, loss=loss)], TrainConfig(epochs=3, batch=50))
     assert result.failed_step is None
     assert torch.isfinite(result.model.logits(rows.features)).all()
 
@@ -208,13 +216,13 @@ def by_hand(rows, start, plan, run, loss, steps):
 @pytest.mark.parametrize("extra", [{}, {"clip": 0.05}, {"normalize": True}], ids=str)
 def test_same_as_a_plain_loop(optimizer, hidden, extra):
     rows = table(dtype=torch.float64)
-    plan = Plan(model=Model(hidden), optimizer=optimizer, batch=1000, epochs=40, keep="last")
+    plan = TrainConfig(model=Model(hidden), optimizer=optimizer, batch=1000, epochs=40, keep="last")
     rate = 0.05 if optimizer == "sgd" else 0.01
     runs = [
         Run("first", EVERY, learning_rate=rate, weight_decay=0.01, **extra),
         Run("other", EVERY[:70], loss="hinge", learning_rate=rate / 2, weight_decay=0.0),
     ]
-    none = Plan(model=plan.model, optimizer=optimizer, batch=1000, epochs=1, keep="last")
+    none = TrainConfig(model=plan.model, optimizer=optimizer, batch=1000, epochs=1, keep="last")
     still = [Run(run.key, run.rows, learning_rate=0.0) for run in runs]
     starts = [result.model for result in train_runs(rows, still, none)]
     results = train_runs(rows, runs, plan)
@@ -229,7 +237,7 @@ def test_same_as_a_plain_loop(optimizer, hidden, extra):
 
 def test_fixed_first_logit_stays_zero():
     rows = table()
-    plan = Plan(model=Model(fixed_first=True), epochs=5)
+    plan = TrainConfig(model=Model(fixed_first=True), epochs=5)
     (result,) = train_runs(rows, [Run("a", EVERY, loss="exact", normalize=True)], plan)
     logits = result.model.logits(rows.features)
     assert (logits[:, 0] == 0).all()
@@ -268,7 +276,7 @@ def crowd(count):
 def test_a_run_does_not_notice_its_company(model, loss):
     rows = table()
     me = Run("me", EVERY[:100], loss=loss, learning_rate=0.05, weight_decay=0.001)
-    plan = Plan(model=model, batch=16, epochs=4, steps=50, keep="last")  # 200 steps
+    plan = TrainConfig(model=model, batch=16, epochs=4, steps=50, keep="last")  # 200 steps
     (alone,) = train_runs(rows, [me], plan)
     others = crowd(40 if model.hidden else 499)
     company = [*others[: len(others) // 2], me, *others[len(others) // 2 :]]
@@ -287,7 +295,7 @@ def test_a_run_does_not_notice_its_company(model, loss):
 
 def test_same_batch_twice_is_the_same_bits():
     rows = table()
-    plan = Plan(model=Model((8,), hidden_dropout=0.2), batch=16, epochs=3, optimizer="adam")
+    plan = TrainConfig(model=Model((8,), hidden_dropout=0.2), batch=16, epochs=3, optimizer="adam")
     torch.manual_seed(1)
     state = torch.get_rng_state()
     first = train_runs(rows, crowd(20), plan)
@@ -300,7 +308,7 @@ def test_same_batch_twice_is_the_same_bits():
 
 def test_first_weights_and_batches_are_bit_equal_in_any_company():
     rows = table()
-    plan = Plan(batch=16, epochs=1, keep="last")
+    plan = TrainConfig(batch=16, epochs=1, keep="last")
     still = [Run(run.key, run.rows, learning_rate=0.0) for run in crowd(30)]
     for alone, together in zip(
         [train_runs(rows, [run], plan)[0] for run in still],
@@ -323,7 +331,7 @@ def test_first_weights_and_batches_are_bit_equal_in_any_company():
 
 def test_memory_budget_splits_the_runs_and_changes_nothing():
     rows = table()
-    plan = Plan(batch=32, epochs=3, keep="last")
+    plan = TrainConfig(batch=32, epochs=3, keep="last")
     for a, b in zip(
         train_runs(rows, crowd(20), plan),
         train_runs(rows, crowd(20), plan, memory=30_000),
@@ -337,7 +345,7 @@ def test_memory_budget_splits_the_runs_and_changes_nothing():
 def test_every_row_is_seen_once_an_epoch():
     from expacc.training.batches import Batches
 
-    rows = Rows(torch.arange(50.0).unsqueeze(1), torch.zeros(50, dtype=torch.int64), 1)
+    rows = TensorTable(torch.arange(50.0).unsqueeze(1), torch.zeros(50, dtype=torch.int64), 1)
     runs = [Run("a", torch.arange(50)), Run("b", torch.arange(1, 50))]
     seeds = torch.tensor([seed_of(0, "a"), seed_of(0, "b")])
     batches = Batches(rows, runs, seeds, 8, None)
@@ -364,7 +372,7 @@ def test_early_stopping_keeps_the_best_epoch():
     rows = table(rows=200)
     train, held = torch.arange(120), torch.arange(120, 200)
     runs = [Run(f"r{i}", train, held, learning_rate=0.02 * 3**i) for i in range(5)]
-    plan = Plan(batch=20, epochs=60, patience=4, min_epochs=6)
+    plan = TrainConfig(batch=20, epochs=60, patience=4, min_epochs=6)
     results = train_runs(rows, runs, plan)
     assert any(result.stopped for result in results)
     for result in results:
@@ -387,17 +395,21 @@ def test_curves_may_have_fewer_points():
     rows = table(rows=200)
     run = Run("r", torch.arange(120), torch.arange(120, 200), learning_rate=0.02)
     last, best = (
-        train_runs(rows, [run], Plan(epochs=7, keep=keep, curves=("validation", "train"), every=3))
+        train_runs(
+            rows, [run], TrainConfig(epochs=7, keep=keep, curves=("validation", "train"), every=3)
+        )
         for keep in ("last", "best")
     )
-    whole = train_runs(rows, [run], Plan(epochs=7, keep="last", curves=("validation", "train")))
+    whole = train_runs(
+        rows, [run], TrainConfig(epochs=7, keep="last", curves=("validation", "train"))
+    )
     for name, curve in whole[0].curves.items():
         assert last[0].curves[name] == (curve[2], curve[5], curve[6])
         # The best epoch can be any: validation rows are looked at in each.
         assert len(best[0].curves[name]) == (7 if name.startswith("validation") else 3)
     assert torch.equal(whole[0].model.layers[0].weight, last[0].model.layers[0].weight)
     with pytest.raises(ValueError, match="every"):
-        train_runs(rows, [run], Plan(every=0))
+        train_runs(rows, [run], TrainConfig(every=0))
 
 
 def test_a_diverged_run_is_marked_and_the_others_go_on():
@@ -408,7 +420,7 @@ def test_a_diverged_run_is_marked_and_the_others_go_on():
         Run("bad", EVERY, learning_rate=explode, weight_decay=1.0),
         Run("also good", EVERY, learning_rate=0.1),
     ]
-    plan = Plan(batch=30, epochs=4, keep="last")  # 4 steps an epoch
+    plan = TrainConfig(batch=30, epochs=4, keep="last")  # 4 steps an epoch
     good, bad, also = train_runs(rows, runs, plan)
     assert bad.model is None
     assert 9 <= bad.failed_step <= 12  # the third epoch has the large rate
@@ -423,10 +435,10 @@ def test_a_diverged_run_is_marked_and_the_others_go_on():
 def test_schedules_change_once_an_epoch():
     rows = table(dtype=torch.float64)
     rate = geometric(0.1, 0.001)
-    plan = Plan(batch=1000, epochs=5, keep="last")
+    plan = TrainConfig(batch=1000, epochs=5, keep="last")
     scheduled = Run("a", EVERY, learning_rate=rate, momentum=0.0)
     (result,) = train_runs(rows, [scheduled], plan)
-    still = Plan(batch=1000, epochs=1, keep="last")
+    still = TrainConfig(batch=1000, epochs=1, keep="last")
     model = train_runs(rows, [Run("a", EVERY, learning_rate=0.0)], still)[0].model.module()
     for epoch in range(5):
         model.zero_grad()
@@ -440,7 +452,7 @@ def test_schedules_change_once_an_epoch():
 def test_dropout_drops_its_share_and_keeps_the_mean():
     from expacc.training.loop import _drop_out
 
-    plan = Plan(model=Model((50,), input_dropout=0.2, hidden_dropout=0.4))
+    plan = TrainConfig(model=Model((50,), input_dropout=0.2, hidden_dropout=0.4))
     inputs = torch.ones(30, 40, 21)
     dropped, (mask,) = _drop_out(plan, inputs, torch.arange(30), step=5)
     assert (dropped[:, :, -1] == 1).all()  # the constant stays
@@ -455,34 +467,52 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
 
 GOOD = table()
 BAD = [
-    (lambda: train_runs(GOOD, [Run("a", EVERY), Run("a", EVERY)], Plan()), ValueError, "'a' twice"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY + 1)], Plan()), ValueError, "got 120"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY[:0])], Plan()), ValueError, "at least one row"),
-    (lambda: train_runs(GOOD, [Run("a", [1])], Plan()), TypeError, "int64"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, loss="exat")], Plan()), ValueError, "'exat'"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, loss=3)], Plan()), TypeError, "loss"),
+    (
+        lambda: train_runs(GOOD, [Run("a", EVERY), Run("a", EVERY)], TrainConfig()),
+        ValueError,
+        "'a' twice",
+    ),
+    (lambda: train_runs(GOOD, [Run("a", EVERY + 1)], TrainConfig()), ValueError, "got 120"),
+    (
+        lambda: train_runs(GOOD, [Run("a", EVERY[:0])], TrainConfig()),
+        ValueError,
+        "at least one row",
+    ),
+    (lambda: train_runs(GOOD, [Run("a", [1])], TrainConfig()), TypeError, "int64"),
+    (lambda: train_runs(GOOD, [Run("a", EVERY, loss="exat")], TrainConfig()), ValueError, "'exat'"),
+    (lambda: train_runs(GOOD, [Run("a", EVERY, loss=3)], TrainConfig()), TypeError, "loss"),
     (lambda: objective_of("focal", {"sigma": 1}), ValueError, "'sigma'"),
     (lambda: objective_of("focal", {"gamma": -1.0}), ValueError, "gamma"),
     (lambda: objective_of("exact", {"noise": "cauchy"}), ValueError, "noise"),
     (lambda: objective_of("exact", {"sigma": sigma_tabular, "margin": -1.0}), ValueError, "margin"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY)], Plan(epochs=0)), ValueError, "epochs"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY)], Plan(optimizer="lion")), ValueError, "'lion'"),
+    (lambda: train_runs(GOOD, [Run("a", EVERY)], TrainConfig(epochs=0)), ValueError, "epochs"),
     (
-        lambda: train_runs(GOOD, [Run("a", EVERY)], Plan(model=Model((3,), fixed_first=True))),
+        lambda: train_runs(GOOD, [Run("a", EVERY)], TrainConfig(optimizer="lion")),
+        ValueError,
+        "'lion'",
+    ),
+    (
+        lambda: train_runs(
+            GOOD, [Run("a", EVERY)], TrainConfig(model=Model((3,), fixed_first=True))
+        ),
         ValueError,
         "fixed_first",
     ),
     (
-        lambda: train_runs(Rows(GOOD.features, GOOD.labels, 2), [Run("a", EVERY)], Plan()),
+        lambda: train_runs(
+            TensorTable(GOOD.features, GOOD.labels, 2), [Run("a", EVERY)], TrainConfig()
+        ),
         ValueError,
         "got 2",
     ),
     (
-        lambda: train_runs(Rows(GOOD.features / 0 * 0, GOOD.labels, 3), [Run("a", EVERY)], Plan()),
+        lambda: train_runs(
+            TensorTable(GOOD.features / 0 * 0, GOOD.labels, 3), [Run("a", EVERY)], TrainConfig()
+        ),
         ValueError,
         "Impute",
     ),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, clip=0.0)], Plan()), ValueError, "clip"),
+    (lambda: train_runs(GOOD, [Run("a", EVERY, clip=0.0)], TrainConfig()), ValueError, "clip"),
 ]
 
 
@@ -495,4 +525,4 @@ def test_refusals(call, kind, says):
 
 
 def test_no_runs_no_results():
-    assert train_runs(GOOD, [], Plan()) == []
+    assert train_runs(GOOD, [], TrainConfig()) == []

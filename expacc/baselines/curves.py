@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula, error_of
-from expacc.refusals import check_number
 
 __all__ = [
     "focal",

@@ -14,9 +14,9 @@ from expacc.contract import (
     reduce_rows,
     sound_batch,
 )
+from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import CLASS_AXIS, all_log_probs, apply_formula, row_dtype
-from expacc.refusals import check_number
 
 __all__ = ["complement_entropy", "hinge", "maximum_probability_cross_entropy"]
 

@@ -10,7 +10,7 @@ from expacc.cli.compare import Interrupted
 from expacc.cli.screen import Screen, shown_path
 
 if TYPE_CHECKING:
-    from expacc.recipes.recipe import Ask, Recipe, Work
+    from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 __all__ = ["Where", "ask_for", "reproduce"]
 
@@ -42,16 +42,16 @@ class Where:
 
 def ask_for(
     data: Path | None, seeds: int | None, quick: bool, seed: int, device: str = "cpu"
-) -> "Ask":
+) -> "RecipeOptions":
     """What the user asked for, checked."""
-    from expacc.recipes.recipe import Ask
+    from expacc.recipes.recipe import RecipeOptions
 
     if data is not None and not data.expanduser().is_dir():
         raise ValueError(f"--data must be a folder; got {str(data)!r}.")
     if seeds is not None and seeds < 1:
         raise ValueError(f"--seeds must be >= 1; got {seeds}.")
     folder = data.expanduser() if data is not None else None
-    return Ask(data=folder, seeds=seeds, quick=quick, seed=seed, device=device)
+    return RecipeOptions(data=folder, seeds=seeds, quick=quick, seed=seed, device=device)
 
 
 def _list(data: Path | None, screen: Screen) -> None:
@@ -110,7 +110,12 @@ def _minutes(minutes: float) -> str:
 
 
 def reproduce(
-    name: str | None, ask: "Ask", where: Where, screen: Screen, *, everything: bool = False
+    name: str | None,
+    ask: "RecipeOptions",
+    where: Where,
+    screen: Screen,
+    *,
+    everything: bool = False,
 ) -> None:
     """Run one recipe or all and say where the page is; list them if neither is asked for."""
     from expacc.recipes.registry import recipe, recipes
@@ -141,7 +146,7 @@ def reproduce(
     screen.give(result)
 
 
-def _all(found: Sequence["Recipe"], ask: "Ask", where: Where, screen: Screen) -> None:
+def _all(found: Sequence["Recipe"], ask: "RecipeOptions", where: Where, screen: Screen) -> None:
     """Everything that the data allows, one after the other; then the book."""
     from expacc.recipes.index import folder_of
     from expacc.recipes.runner import has_rows
@@ -171,19 +176,21 @@ def _all(found: Sequence["Recipe"], ask: "Ask", where: Where, screen: Screen) ->
     screen.give({"book": book, "recipes": results, "left_out": left_out})
 
 
-def _check_device(ask: "Ask") -> None:
+def _check_device(ask: "RecipeOptions") -> None:
     from expacc.compare.study import check_device
 
     check_device(ask.device)
 
 
-def _folder(one: "Recipe", ask: "Ask", where: Where) -> Path:
+def _folder(one: "Recipe", ask: "RecipeOptions", where: Where) -> Path:
     from expacc.recipes.index import folder_of
 
     return folder_of(where.out, one.name, quick=ask.quick)
 
 
-def _run(one: "Recipe", ask: "Ask", work: "Work", where: Where, screen: Screen) -> dict[str, Any]:
+def _run(
+    one: "Recipe", ask: "RecipeOptions", work: "Work", where: Where, screen: Screen
+) -> dict[str, Any]:
     """Run what is not done yet and write the page."""
     from expacc.recipes.runner import How, run_recipe
 
@@ -221,7 +228,7 @@ def _command(one: "Recipe", where: Where) -> str:
     return shlex.join(word for word in words if word != "--fresh")
 
 
-def _page(one: "Recipe", ask: "Ask", where: Where, screen: Screen) -> dict[str, Any]:
+def _page(one: "Recipe", ask: "RecipeOptions", where: Where, screen: Screen) -> dict[str, Any]:
     """The page anew, of the rows that there are."""
     from expacc.recipes.runner import load_result
 
@@ -244,7 +251,7 @@ def _tell(result: Any, out: Path, screen: Screen) -> dict[str, Any]:
     return {**content, "page": shown_path(out / PAGE)}
 
 
-def _book(ask: "Ask", where: Where, left_out: Mapping[str, str]) -> Path:
+def _book(ask: "RecipeOptions", where: Where, left_out: Mapping[str, str]) -> Path:
     from expacc.recipes.index import write_book
     from expacc.recipes.registry import recipes
 
@@ -252,7 +259,7 @@ def _book(ask: "Ask", where: Where, left_out: Mapping[str, str]) -> Path:
 
 
 def _forecast(
-    one: "Recipe", ask: "Ask", work: "Work", where: Where, screen: Screen
+    one: "Recipe", ask: "RecipeOptions", work: "Work", where: Where, screen: Screen
 ) -> dict[str, Any]:
     """What would run, and how long it takes on two cores."""
     from expacc.recipes.runner import parts_done

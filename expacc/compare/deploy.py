@@ -22,10 +22,10 @@ from expacc.compare.runtime_model import check_size, trials_for
 from expacc.compare.study import Settings, check_device
 from expacc.compare.work import MODELS, Bench
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
+from expacc.errors import check_choice
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.estimator.saving import FILES, build, read_files
 from expacc.files import read_whole, write_whole
-from expacc.refusals import check_choice
 from expacc.report.loss_names import loss_name
 from expacc.runner.items import WorkItem
 from expacc.stored import check_shape, is_sealed, parse_json, seal

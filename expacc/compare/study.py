@@ -21,7 +21,7 @@ from expacc.compare.serialize import pack_splits, pack_table
 from expacc.compare.training_budget import PROTOCOL
 from expacc.compare.work import MODELS, failed_rows, runs_in
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
-from expacc.refusals import check_choice, check_count, check_number
+from expacc.errors import check_choice, check_count, check_number
 from expacc.report.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions

@@ -28,7 +28,7 @@ from expacc.report.loss_names import OUTSIDE
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Predictions, Row
 from expacc.schedules import geometric
-from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, train_runs
 
 __all__ = ["MODELS", "execute", "failed_rows", "runs_in"]
 
@@ -100,7 +100,7 @@ class Bench:
         else:
             inner = inner_splits(labels, self.ask["seed"], item.key)
         self.inner = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in inner]
-        self.rows = Rows(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
+        self.rows = TensorTable(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
         name = f"{self.ask['table']}/{self.ask['fold']}"
         self.trials = {
             loss: trials_of(
@@ -115,10 +115,10 @@ class Bench:
             for loss in self.ask["losses"]
         }
 
-    def plan(self, rows: int, loss: str, *, curves: bool) -> Plan:
+    def plan(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
         """The pace of a loss, and what is the same for all."""
         batch, epochs = pace(rows, loss)
-        return Plan(
+        return TrainConfig(
             MODELS[self.ask["model"]],
             "adam",
             batch=batch,

@@ -7,7 +7,7 @@ for split in five_by_two(table.target.codes, seed=0, name=table.name):
     train, test, preprocessor = open_split(table, split, methods=["cross_entropy"])
 """
 
-from expacc.data.refusals import TableError, need
+from expacc.data.errors import TableError, need
 
 need("numpy", "reading tables")
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from expacc.data.blocks import Rules, plain_block
 from expacc.data.cells import Block, Cells, packed
+from expacc.data.errors import TableError
 from expacc.data.grid import Cell, Grid, Kind, name_columns
 from expacc.data.limits import Budget, too_many_columns
 from expacc.data.lines import Lines
 from expacc.data.numbers import is_number, parse_numbers
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["read_arff"]

@@ -16,12 +16,12 @@ import numpy as np
 from expacc.data.columns import make_labels
 from expacc.data.delimited import read_delimited
 from expacc.data.encodings import decode
+from expacc.data.errors import TableError
 from expacc.data.grid import Grid
 from expacc.data.named import NAMED
 from expacc.data.numbers import is_number, parse_numbers
 from expacc.data.options import ReadOptions
 from expacc.data.reading import read_table
-from expacc.data.refusals import TableError
 from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suffix
 from expacc.data.table import Column, Rows, Split, Table
 

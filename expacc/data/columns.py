@@ -7,10 +7,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from expacc.data.errors import TableError
 from expacc.data.grid import Cell, Grid, Kind, shown
 from expacc.data.numbers import is_number, parse_numbers, why_not_a_number
 from expacc.data.options import NUMERIC_MISSING, ReadOptions
-from expacc.data.refusals import TableError
 from expacc.data.table import Column, Labels
 
 __all__ = ["as_text", "make_column", "make_labels", "reason_to_drop", "warnings_about"]

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from expacc.data.blocks import Rules, plain_block
 from expacc.data.cells import Cells, packed
 from expacc.data.dialect import WHITESPACE, delimiter_words, sniff_delimiter, split_plain
+from expacc.data.errors import TableError
 from expacc.data.grid import Grid, name_columns
 from expacc.data.limits import LONGEST_FIELD, Budget, too_many_columns
 from expacc.data.lines import Lines
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["read_delimited"]

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from expacc.data.refusals import TableError
+from expacc.data.errors import TableError
 
 __all__ = ["WHITESPACE", "delimiter_words", "sniff_delimiter", "split_plain"]
 

@@ -4,7 +4,7 @@ import codecs
 import io
 from collections.abc import Iterable, Iterator
 
-from expacc.data.refusals import TableError
+from expacc.data.errors import TableError
 from expacc.data.source import Source
 
 __all__ = ["decode", "decode_parts"]

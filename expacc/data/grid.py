@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from expacc.data.refusals import TableError
+from expacc.data.errors import TableError
 
 __all__ = ["Cell", "Grid", "Kind", "name_columns", "shown"]
 

@@ -4,8 +4,8 @@ A few bytes of a packed file can stand for any number of cells. So whatever a re
 counted before it is kept.
 """
 
+from expacc.data.errors import TableError
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["LONGEST_FIELD", "LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_many_columns"]

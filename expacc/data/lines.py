@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 from expacc.data.encodings import decode_parts
+from expacc.data.errors import TableError
 from expacc.data.limits import LONGEST_LINE
-from expacc.data.refusals import TableError
 from expacc.data.source import Source
 
 __all__ = ["Lines"]

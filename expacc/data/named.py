@@ -2,8 +2,8 @@
 
 import hashlib
 
+from expacc.data.errors import need
 from expacc.data.grid import Cell, Grid
-from expacc.data.refusals import need
 
 __all__ = ["NAMED", "read_named"]
 

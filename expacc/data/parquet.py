@@ -16,11 +16,11 @@ import numpy as np
 
 from expacc.data import parquet_process
 from expacc.data.cells import Cells, Codes, Plain, Values
+from expacc.data.errors import TableError, need
 from expacc.data.grid import Grid, Kind, name_columns
 from expacc.data.limits import TEXT, Budget, too_many_columns
 from expacc.data.options import ReadOptions
 from expacc.data.parquet_process import Frame, frames, read_frame
-from expacc.data.refusals import TableError, need
 from expacc.data.source import Source, most_unpacked
 
 __all__ = ["read_parquet"]

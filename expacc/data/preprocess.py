@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expacc.data.errors import TableError, need
 from expacc.data.grid import shown
 from expacc.data.preprocess_record import check_record
-from expacc.data.refusals import TableError, need
 from expacc.data.table import Column, Dropped, Rows, Schema, Table
 
 __all__ = ["CategoryStep", "NumberStep", "Preprocessor"]

@@ -9,12 +9,12 @@ import numpy as np
 from expacc.data.arff import read_arff
 from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
 from expacc.data.delimited import read_delimited
+from expacc.data.errors import TableError
 from expacc.data.grid import Grid, Kind, shown
 from expacc.data.named import NAMED, read_named
 from expacc.data.numbers import is_number
 from expacc.data.options import Position, ReadOptions
 from expacc.data.parquet import read_parquet
-from expacc.data.refusals import TableError
 from expacc.data.source import open_source, refuse_other_formats, table_name
 from expacc.data.table import Column, Dropped, Labels, Schema, Table
 from expacc.data.workbook import read_workbook

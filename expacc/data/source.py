@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from expacc.data.refusals import TableError, need
+from expacc.data.errors import TableError, need
 
 __all__ = [
     "COMPRESSIONS",

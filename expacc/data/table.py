@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from expacc.data.errors import TableError
 from expacc.data.grid import Kind, shown
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError
 
 __all__ = ["Column", "Dropped", "Labels", "Rows", "Schema", "Split", "Table"]
 

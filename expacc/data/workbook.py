@@ -1,9 +1,9 @@
 """Read XLSX: the values that the program last saved, cell by cell."""
 
 from expacc.data.columns import as_text
+from expacc.data.errors import TableError
 from expacc.data.grid import Cell, Grid, name_columns
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError
 from expacc.data.source import Source
 from expacc.data.workbook_cells import read_sheet
 from expacc.data.workbook_parts import Package

@@ -4,10 +4,10 @@ import datetime
 from dataclasses import dataclass, field
 from typing import Any
 
+from expacc.data.errors import TableError, need
 from expacc.data.grid import Cell
 from expacc.data.limits import too_many_columns
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError, need
 from expacc.data.workbook_parts import Attributes, Package
 
 __all__ = ["Sheet", "read_sheet"]

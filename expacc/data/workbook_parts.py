@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 from xml.parsers import expat
 
+from expacc.data.errors import TableError, need
 from expacc.data.limits import WORKBOOK, Budget
 from expacc.data.options import ReadOptions
-from expacc.data.refusals import TableError, need
 from expacc.data.source import Source, most_unpacked
 
 __all__ = ["Package"]

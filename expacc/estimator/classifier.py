@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
+from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
 from expacc.estimator.fitting import Fitted, Recipe, fit_model
 from expacc.estimator.inputs import Array, prepare, read_features, read_training
 from expacc.estimator.saving import read_folder, write_folder
 from expacc.estimator.settings import Setting, settings_for
-from expacc.refusals import check_choice, check_count, check_number
 from expacc.training import Layer, Trained
 
 __all__ = ["AccuracyClassifier"]

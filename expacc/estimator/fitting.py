@@ -19,7 +19,7 @@ from expacc.estimator.folds import content_folds
 from expacc.estimator.inputs import Array, Prepared
 from expacc.estimator.settings import FULL_BATCH, MANY_CLASSES, Setting
 from expacc.schedules import cosine
-from expacc.training import Layer, Model, Plan, Rows, Run, Trained, train_runs
+from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
 __all__ = ["Fitted", "Recipe", "fit_model"]
 
@@ -158,7 +158,7 @@ class _Bench:
         # EXACT's rule for five classes and more is twice as fast in float32.
         few = recipe.classes < 5
         dtype = torch.float64 if self.small and few else torch.float32
-        self.rows = Rows(
+        self.rows = TensorTable(
             torch.from_numpy(features).to(dtype),
             torch.from_numpy(self.codes),
             recipe.classes,
@@ -257,7 +257,9 @@ class _Bench:
             else int(recipe.batch_size)
         )
         epochs = -(-steps // -(-rows // size)) if recipe.epochs == "auto" else int(recipe.epochs)
-        plan = Plan(self.model, "adam", batch=size, epochs=epochs, keep="last", seed=recipe.seed)
+        plan = TrainConfig(
+            self.model, "adam", batch=size, epochs=epochs, keep="last", seed=recipe.seed
+        )
         results = train_runs(self.rows, runs, plan, device=recipe.device, progress=recipe.progress)
         return [result.model for result in results]
 

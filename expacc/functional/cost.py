@@ -12,11 +12,11 @@ from expacc.contract import (
     reduce_rows,
     sound_batch,
 )
+from expacc.errors import check_choice, check_cost, sigma_error
 from expacc.functional.noise_scale import is_per_class, read_sigma
 from expacc.ops import CLASS_AXIS, compute_dtype, row_dtype
 from expacc.ops.orthant.noise import NOISES, NoiseName
 from expacc.probabilities import win_probabilities
-from expacc.refusals import bad_sigma, check_choice, check_cost
 
 __all__ = ["expected_cost"]
 
@@ -89,7 +89,7 @@ def expected_cost(
     scores = batch.logits.to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
     scales = read_sigma(sigma, batch, scores)
     if isinstance(sigma, Tensor) and is_per_class(scales):
-        raise bad_sigma(sigma, batch.logits.shape, per_row=True)
+        raise sigma_error(sigma, batch.logits.shape, per_row=True)
     chances = win_probabilities(scores, scales, noise)
     return reduce_rows((_prices(batch, cost) * chances).sum(-1), batch)
 

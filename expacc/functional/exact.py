@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from expacc.contract import Batch, Reduction, read_batch, reduce_rows, sound_batch
+from expacc.errors import check_choice, check_count, check_number
 from expacc.functional.noise_scale import is_per_class, read_sigma
 from expacc.functional.standardize import standardize_logits
 from expacc.ops import (
@@ -21,10 +22,9 @@ from expacc.ops import (
     orthant_logs,
     target_log_prob,
 )
-from expacc.ops.kernels_kinds import Implementation as Implementation
 from expacc.ops.orthant.noise import NOISES, NoiseName
+from expacc.ops.triton.dispatch import Implementation as Implementation
 from expacc.probabilities import win_probabilities
-from expacc.refusals import check_choice, check_count, check_number
 
 __all__ = ["exact_error"]
 

@@ -5,15 +5,15 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from expacc.contract import Reduction
+from expacc.errors import check_choice, check_count, reduction_error, tensor_error
 from expacc.functional.softmax import mixed_expected_error, mixture_weights
 from expacc.ops import (
     IMPLEMENTATIONS,
     Implementation,
     is_plain_eager,
     no_kernels,
-    takes_kernels,
+    supports_triton,
 )
-from expacc.refusals import bad_reduction, check_choice, check_count, not_a_tensor
 
 __all__ = ["linear_mixed_expected_error"]
 
@@ -99,11 +99,11 @@ def linear_mixed_expected_error(
     like = features.new_empty(1, classes).expand(rows, classes)
     check_choice("impl", impl, IMPLEMENTATIONS)
     if (
-        takes_kernels(like, target, class_weight, ignore_index, reduction, impl, "mixture")
+        supports_triton(like, target, class_weight, ignore_index, reduction, impl, "mixture")
         and not torch.is_autocast_enabled("cuda")
         and weight.dtype == features.dtype
     ):
-        from expacc.ops.fused_head import HeadSettings, fused_head
+        from expacc.ops.triton.head import HeadSettings, fused_head
 
         settings = HeadSettings(
             weights, class_weight, ignore_index, reduction, features.dtype, chunk
@@ -157,9 +157,9 @@ def _check(
         named["bias"] = bias
     for name, value in named.items():
         if not isinstance(value, Tensor):
-            raise not_a_tensor(name, value)
+            raise tensor_error(name, value)
     if reduction not in ("none", "mean", "sum"):
-        raise bad_reduction(reduction)
+        raise reduction_error(reduction)
     if features.ndim != 2:
         raise ValueError(
             f"features must have shape (N, D); got {tuple(features.shape)}. Use flatten(0, -2)."

@@ -3,8 +3,8 @@
 from torch import Tensor
 
 from expacc.contract import Batch, legal_values
+from expacc.errors import check_number, sigma_error
 from expacc.ops import CLASS_AXIS
-from expacc.refusals import bad_sigma, check_number
 
 __all__ = ["is_per_class", "read_sigma"]
 
@@ -18,14 +18,14 @@ def read_sigma(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | T
         return check_number("sigma", sigma, low=0, open_low=True)
     shape = batch.logits.shape  # (N, C, …)
     if not sigma.is_floating_point():
-        raise bad_sigma(sigma, shape)
+        raise sigma_error(sigma, shape)
     sigma = legal_values("sigma", sigma.to(scores.dtype), low=0, open_low=True)
     if sigma.ndim == 0:
         return sigma
     rows, classes = shape[0], shape[CLASS_AXIS]
     per_row, per_class = sigma.shape == (rows,), sigma.shape == (classes,)
     if per_row and per_class and rows > 1:
-        raise bad_sigma(sigma, shape, ambiguous=True)
+        raise sigma_error(sigma, shape, ambiguous=True)
     if per_class:
         return sigma
     if per_row:
@@ -35,7 +35,7 @@ def read_sigma(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | T
     if sigma.ndim != len(shape) or any(
         have not in (1, need) for have, need in zip(sigma.shape, shape, strict=True)
     ):
-        raise bad_sigma(sigma, shape)
+        raise sigma_error(sigma, shape)
     return sigma.movedim(CLASS_AXIS, -1)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.errors import check_choice, check_number
 from expacc.ops import (
     IMPLEMENTATIONS,
     Formula,
@@ -19,7 +20,6 @@ from expacc.ops import (
     fused_mixture,
     no_kernels,
 )
-from expacc.refusals import check_choice, check_number
 
 __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
 

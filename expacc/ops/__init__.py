@@ -9,11 +9,8 @@ from torch import Tensor
 
 from expacc.ops.eager import Plan, eager_log_prob_loss
 from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.kernels import fused_exact, fused_mixture
-from expacc.ops.kernels_kinds import IMPLEMENTATIONS, Implementation, no_kernels, takes_kernels
-from expacc.ops.kernels_ops import row_log_prob, takes_operation
 from expacc.ops.mode import is_plain_eager
-from expacc.ops.native import build_native
+from expacc.ops.native.build import build_native
 from expacc.ops.orthant.all_classes import win_chances
 from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
@@ -23,6 +20,9 @@ from expacc.ops.reference import (
     compute_dtype,
     row_dtype,
 )
+from expacc.ops.triton.dispatch import IMPLEMENTATIONS, Implementation, no_kernels, supports_triton
+from expacc.ops.triton.library import row_log_prob, takes_operation
+from expacc.ops.triton.node import fused_exact, fused_mixture
 
 __all__ = [
     "CLASS_AXIS",
@@ -43,7 +43,7 @@ __all__ = [
     "orthant_chance",
     "orthant_logs",
     "row_dtype",
-    "takes_kernels",
+    "supports_triton",
     "target_log_prob",
     "win_chances",
 ]

@@ -33,8 +33,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expacc.errors import check_count, check_number, logits_error
 from expacc.ops.reference import compute_dtype
-from expacc.refusals import bad_logits, check_count, check_number
 
 __all__ = ["genz_orthant_prob", "log_derivative_orthant_prob"]
 
@@ -293,7 +293,7 @@ def _wants_gradient(margins: Tensor) -> bool:
 
 def _check(margins: object, samples: object, generator: object) -> None:
     if not isinstance(margins, Tensor) or not margins.is_floating_point() or margins.ndim == 0:
-        raise bad_logits(margins, name="margins")
+        raise logits_error(margins, name="margins")
     check_count("samples", samples)
     if not isinstance(generator, torch.Generator):
         raise TypeError(

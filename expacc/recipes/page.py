@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
     from expacc.report.figures import Chart
 
-__all__ = ["Beside", "Grid", "Number", "Page", "Section", "verdict"]
+__all__ = ["Comparison", "Grid", "Number", "Page", "Section", "verdict"]
 
 SLACK = 0.7  # points: what one split and a handful of seeds leave open, whatever the paper's spread
 
@@ -27,7 +27,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Beside:
+class Comparison:
     """One number of the paper, and ours.
 
     Args:
@@ -50,7 +50,7 @@ class Beside:
         return self.ours.mean - self.theirs.mean
 
 
-def verdict(row: Beside, slack: float = SLACK) -> str:
+def verdict(row: Comparison, slack: float = SLACK) -> str:
     """'within', 'above' or 'below' the paper's two deviations, or ``slack`` where that is more.
 
     'not run' and 'new' if there is no number of ours, or of theirs.
@@ -100,7 +100,7 @@ class Section:
 
     title: str
     text: tuple[str, ...] = ()
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[Comparison, ...] = ()
     beside_head: tuple[str, ...] = ()
     unit: str = "points"
     slack: float = SLACK

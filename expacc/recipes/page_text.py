@@ -5,13 +5,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from expacc.recipes.page import Beside, Grid, Number, Page, Section, verdict
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section, verdict
 from expacc.recipes.provenance import Account
 from expacc.report.plain_text import duration
 
 __all__ = [
     "VERDICTS",
-    "BesideTable",
+    "ComparisonTable",
     "Line",
     "beside_table",
     "counts_text",
@@ -89,7 +89,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class BesideTable:
+class ComparisonTable:
     """A section's numbers of the paper with ours, as text.
 
     Args:
@@ -107,7 +107,7 @@ class BesideTable:
     unit: str
 
 
-def beside_table(section: Section) -> BesideTable | None:
+def beside_table(section: Section) -> ComparisonTable | None:
     """Ours beside theirs as text; None where a section has no such numbers."""
     if not section.beside:
         return None
@@ -127,10 +127,10 @@ def beside_table(section: Section) -> BesideTable | None:
     over = f" Ours over {one} runs." if one > 1 else ""
     caption = f"{means}, in {section.unit}.{over} {legend(section)}"
     notes = any(line.note for line in lines)
-    return BesideTable(head, lines, caption, notes, section.unit)
+    return ComparisonTable(head, lines, caption, notes, section.unit)
 
 
-def _line(row: Beside, width: int, slack: float, shown: float, *, show_count: bool) -> Line:
+def _line(row: Comparison, width: int, slack: float, shown: float, *, show_count: bool) -> Line:
     count = row.ours.count if row.ours and show_count else 0
     return Line(
         labels=(*row.labels, *[""] * (width - len(row.labels))),

@@ -11,13 +11,13 @@ if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
     from expacc.runner.items import FailedRows, Shared, WorkItem
     from expacc.runner.rows import Row
 
-__all__ = ["Ask", "Recipe", "Work"]
+__all__ = ["Recipe", "RecipeOptions", "Work"]
 
 Paper = Literal["EXACT", "leaky expected error", "mixing", "blog"]
 
 
 @dataclass(frozen=True)
-class Ask:
+class RecipeOptions:
     """What the user asked for.
 
     Args:
@@ -81,6 +81,6 @@ class Recipe:
     what: str
     needs: tuple[str, ...]
     minutes: float
-    plan: Callable[[Ask], Work]
+    plan: Callable[[RecipeOptions], Work]
     write: Callable[[Sequence["Row"], Mapping[str, Any]], Page]
     alone: bool = False

@@ -13,7 +13,7 @@ import numpy as np
 
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.provenance import Account, Result, failures_of
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 from expacc.runner.columns import LONGEST
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for
 from expacc.runner.store import FILE, Store
@@ -60,7 +60,7 @@ class How:
     fresh: bool = False
 
 
-def identity(recipe: Recipe, ask: Ask) -> dict[str, Any]:
+def identity(recipe: Recipe, ask: RecipeOptions) -> dict[str, Any]:
     """What makes a run this one, for the store; the data is compared apart, see ``digests``."""
     return {"recipe": recipe.name, "quick": ask.quick, "seeds": ask.seeds, "seed": ask.seed}
 
@@ -82,7 +82,7 @@ def digests(work: Work) -> dict[str, str]:
 
 
 def run_recipe(
-    recipe: Recipe, ask: Ask, work: Work, folder: str | Path, how: How | None = None
+    recipe: Recipe, ask: RecipeOptions, work: Work, folder: str | Path, how: How | None = None
 ) -> tuple[Result, Outcome]:
     """Run what is not done yet, and give the page of all of it.
 
@@ -130,7 +130,7 @@ def run_recipe(
     return load_result(recipe, folder), outcome
 
 
-def _workers(recipe: Recipe, ask: Ask, how: How) -> int | None:
+def _workers(recipe: Recipe, ask: RecipeOptions, how: How) -> int | None:
     """One at a time where time is measured; 0, this process, is one, too."""
     if recipe.alone and how.workers != 0:
         return 1
@@ -140,7 +140,7 @@ def _workers(recipe: Recipe, ask: Ask, how: How) -> int | None:
 def _note(
     store: Store,
     before: Mapping[str, Any],
-    ask: Ask,
+    ask: RecipeOptions,
     work: Work,
     how: How,
     data: Mapping[str, str],
@@ -166,7 +166,7 @@ def has_rows(folder: str | Path) -> bool:
     return (Path(folder) / FILE).is_file()
 
 
-def parts_done(recipe: Recipe, ask: Ask, work: Work, folder: str | Path) -> int:
+def parts_done(recipe: Recipe, ask: RecipeOptions, work: Work, folder: str | Path) -> int:
     """How many parts of this work a folder has already; 0 if it holds something else."""
     if not has_rows(folder):
         return 0

@@ -26,7 +26,7 @@ def folder(data: Path | None, name: str) -> Path | None:
     """The data folder ``name`` under the one that the user named; None if it is not there.
 
     Args:
-        data: ``Ask.data``. It may also be the folder itself: ``--data somewhere/mnist``.
+        data: ``RecipeOptions.data``. It may also be the folder itself: ``--data somewhere/mnist``.
         name: a key of ``ORIGINS``.
     """
     if data is None:

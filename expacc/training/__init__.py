@@ -1,9 +1,11 @@
 """Training: many small runs as one tensor program, or one large network on torch's own tools."""
 
+import warnings
+
 from expacc.training.loop import train_runs
 from expacc.training.network import EpochRecord, FitResult, fit
 from expacc.training.objectives import LOSS_NAMES, objective_of
-from expacc.training.runs import Layer, Model, Plan, Rows, Run, RunResult, Trained
+from expacc.training.runs import Layer, Model, Run, RunResult, TensorTable, TrainConfig, Trained
 
 __all__ = [
     "LOSS_NAMES",
@@ -11,12 +13,26 @@ __all__ = [
     "FitResult",
     "Layer",
     "Model",
-    "Plan",
-    "Rows",
     "Run",
     "RunResult",
+    "TensorTable",
+    "TrainConfig",
     "Trained",
     "fit",
     "objective_of",
     "train_runs",
 ]
+
+_OLD_NAMES = {"Plan": TrainConfig, "Rows": TensorTable}  # for one release
+
+
+def __getattr__(name: str) -> type:
+    if name not in _OLD_NAMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    new = _OLD_NAMES[name]
+    warnings.warn(
+        f"expacc.training.{name} is now {new.__name__}; the old name goes in the next release.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return new

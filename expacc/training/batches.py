@@ -7,7 +7,7 @@ from torch import Tensor
 
 from expacc.training.draws import shuffled, stream_keys
 from expacc.training.loss_slopes import Batch
-from expacc.training.runs import Rows, Run
+from expacc.training.runs import Run, TensorTable
 
 __all__ = ["Batches"]
 
@@ -26,7 +26,7 @@ class Batches:
     """
 
     def __init__(
-        self, rows: Rows, runs: list[Run], seeds: Tensor, size: int, steps: int | None
+        self, rows: TensorTable, runs: list[Run], seeds: Tensor, size: int, steps: int | None
     ) -> None:
         device = rows.features.device
         self.rows, self.seeds = rows, seeds

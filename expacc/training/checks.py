@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from expacc.refusals import check_choice, check_count, check_number
-from expacc.training.runs import Plan, Rows, Run
+from expacc.errors import check_choice, check_count, check_number
+from expacc.training.runs import Run, TensorTable, TrainConfig
 
 __all__ = ["check_training"]
 
 
-def check_training(rows: Rows, runs: Sequence[Run], plan: Plan) -> None:
+def check_training(rows: TensorTable, runs: Sequence[Run], plan: TrainConfig) -> None:
     """Check what ``train_runs`` is given.
 
     Raises:
@@ -28,7 +28,7 @@ def check_training(rows: Rows, runs: Sequence[Run], plan: Plan) -> None:
         _check_run(run, len(rows.labels))
 
 
-def _check_rows(rows: Rows) -> None:
+def _check_rows(rows: TensorTable) -> None:
     features, labels = rows.features, rows.labels
     if not features.is_floating_point() or features.ndim != 2:
         raise TypeError(
@@ -56,7 +56,7 @@ def _check_rows(rows: Rows) -> None:
         raise ValueError(f"weight must hold a number >= 0 for each of {len(labels)} rows.")
 
 
-def _check_plan(plan: Plan) -> None:
+def _check_plan(plan: TrainConfig) -> None:
     model = plan.model
     check_choice("optimizer", plan.optimizer, ("sgd", "adam", "adamw"))
     check_choice("keep", plan.keep, ("best", "last"))

@@ -12,13 +12,13 @@ from torch import Tensor
 
 from expacc.training.batches import Batches
 from expacc.training.checks import check_training
-from expacc.training.descent import Descent
 from expacc.training.draws import seed_of, stream_keys, uniform
 from expacc.training.layers import Network
 from expacc.training.objectives import Objective, objective_of
+from expacc.training.optimizers import Descent
 from expacc.training.progress import Bar, progress_bar
 from expacc.training.record import Record
-from expacc.training.runs import Number, Plan, Rows, Run, RunResult
+from expacc.training.runs import Number, Run, RunResult, TensorTable, TrainConfig
 from expacc.training.segments import Segments, order_by_kind
 
 __all__ = ["train_runs"]
@@ -29,9 +29,9 @@ _CPU_MEMORY, _GPU_MEMORY = 12 << 20, 4 << 30
 
 
 def train_runs(
-    rows: Rows,
+    rows: TensorTable,
     runs: Sequence[Run],
-    plan: Plan,
+    plan: TrainConfig,
     *,
     device: str | torch.device = "cpu",
     memory: int | None = None,
@@ -59,10 +59,10 @@ def train_runs(
         Two classes apart by their sign, learnt with two losses:
 
         >>> x = torch.linspace(-1, 1, 20).unsqueeze(1)
-        >>> rows = Rows(x, (x[:, 0] > 0).long(), classes=2)
+        >>> rows = TensorTable(x, (x[:, 0] > 0).long(), classes=2)
         >>> everyone = torch.arange(20)
         >>> runs = [Run(name, everyone, loss=name) for name in ("cross_entropy", "exact")]
-        >>> for result in train_runs(rows, runs, Plan(epochs=50)):
+        >>> for result in train_runs(rows, runs, TrainConfig(epochs=50)):
         ...     right = result.model.logits(x).argmax(1) == rows.labels
         ...     print(result.key, right.float().mean().item())
         cross_entropy 1.0
@@ -72,7 +72,7 @@ def train_runs(
     if not runs:
         return []
     device = torch.device(device)
-    ready = Rows(
+    ready = TensorTable(
         # The constant 1 feeds the biases: a column more of every first weight.
         torch.nn.functional.pad(rows.features, (0, 1), value=1.0).to(device),
         rows.labels.to(device),
@@ -100,7 +100,7 @@ def train_runs(
 
 
 def _train(
-    rows: Rows, runs: list[Run], objectives: list[Objective], plan: Plan, bar: Bar
+    rows: TensorTable, runs: list[Run], objectives: list[Objective], plan: TrainConfig, bar: Bar
 ) -> list[RunResult]:
     """Train one chunk of runs, ordered by the kind of their loss."""
     features, device = rows.features, rows.features.device
@@ -165,7 +165,7 @@ def _rates(runs: list[Run], epochs: int) -> Tensor:
 
 
 def _drop_out(
-    plan: Plan, inputs: Tensor, seeds: Tensor, step: int
+    plan: TrainConfig, inputs: Tensor, seeds: Tensor, step: int
 ) -> tuple[Tensor, list[Tensor | None] | None]:
     """Inputs with features dropped, and the factors of the hidden units."""
     model = plan.model
@@ -192,7 +192,11 @@ def _drop_out(
 
 
 def _chunks(
-    runs: Sequence[Run], objectives: list[Objective], plan: Plan, rows: Rows, budget: int
+    runs: Sequence[Run],
+    objectives: list[Objective],
+    plan: TrainConfig,
+    rows: TensorTable,
+    budget: int,
 ) -> list[list[int]]:
     """Positions of runs to train together: same number of steps, neighbours by kind, in budget."""
     groups: dict[int, list[int]] = {}
@@ -211,7 +215,7 @@ def _chunks(
     return chunks
 
 
-def _bytes(plan: Plan, rows: Rows, longest: int) -> int:
+def _bytes(plan: TrainConfig, rows: TensorTable, longest: int) -> int:
     """What one run takes while it trains, about."""
     network = Network(plan.model, rows.features.shape[1] - 1, rows.classes)
     batch = plan.batch if plan.steps is not None else min(plan.batch, longest)

@@ -13,8 +13,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
-from expacc.refusals import check_choice, check_count, check_number
 from expacc.scheduled import ScheduledLoss
 from expacc.training.distributed import find_device, find_ranks, spread
 from expacc.training.epochs import NetworkRun

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from expacc import baselines, functional
+from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
-from expacc.refusals import check_choice, check_number
 from expacc.scheduled import ScheduledLoss
 from expacc.schedules import Schedule, sigma_tabular
 from expacc.training.loss_slopes import (

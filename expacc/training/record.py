@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from expacc.training.layers import Network
-from expacc.training.runs import Plan, Rows, Run, RunResult
+from expacc.training.runs import Run, RunResult, TensorTable, TrainConfig
 
 __all__ = ["Record", "accuracy_and_loss"]
 
@@ -14,7 +14,7 @@ _MOST = 1 << 22  # logits evaluated at once
 
 
 def accuracy_and_loss(
-    network: Network, theta: Tensor, rows: Rows, chosen: Tensor
+    network: Network, theta: Tensor, rows: TensorTable, chosen: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Accuracy and mean cross entropy, (R) each, of parameters (R, P) on the chosen rows."""
     weights = network.views(theta)
@@ -41,7 +41,9 @@ class Record:
         rows: as the loop has them.
     """
 
-    def __init__(self, runs: list[Run], plan: Plan, network: Network, rows: Rows) -> None:
+    def __init__(
+        self, runs: list[Run], plan: TrainConfig, network: Network, rows: TensorTable
+    ) -> None:
         self.runs, self.plan, self.network, self.rows = runs, plan, network, rows
         self.alive = list(range(len(runs)))  # the run of each row of the parameters
         self.results: dict[int, RunResult] = {}

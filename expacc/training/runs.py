@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from expacc.schedules import Schedule
 
-__all__ = ["Layer", "Model", "Plan", "Rows", "Run", "RunResult", "Trained"]
+__all__ = ["Layer", "Model", "Run", "RunResult", "TensorTable", "TrainConfig", "Trained"]
 
 Optimizer = Literal["sgd", "adam", "adamw"]
 Number = float | Schedule
 
 
 @dataclass(frozen=True)
-class Rows:
+class TensorTable:
     """The rows that runs train on and are validated on: a run names its own by number.
 
     Several versions of one table (standardised per fold, with other labels) are simply rows one
@@ -61,7 +61,7 @@ class Run:
 
     Args:
         key: names the run; with the plan's seed it decides its initial weights and row order.
-        rows: training rows, int64 numbers into ``Rows``.
+        rows: training rows, int64 numbers into ``TensorTable``.
         validation: rows for early stopping and curves; None for none.
         loss: a name (see ``expacc.training.LOSS_NAMES``), a loss Module, or a callable of
             (logits, target) that returns the mean.
@@ -91,7 +91,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainConfig:
     """What all runs of a call share.
 
     Args:

@@ -17,8 +17,8 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
-from expacc.ops import kernels_kinds
 from expacc.ops.orthant.node import orthant
+from expacc.ops.triton import dispatch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -33,11 +33,11 @@ MIXTURES = (expected_error, leaky_expected_error, mixed_expected_error)
 @pytest.fixture(autouse=True)
 def every_family(monkeypatch):
     """'auto' takes all kernels, whichever are on by default."""
-    kernels_kinds.PLANS.clear()
-    for family in kernels_kinds.BY_DEFAULT:
-        monkeypatch.setitem(kernels_kinds.BY_DEFAULT, family, True)
+    dispatch.PLANS.clear()
+    for family in dispatch.BY_DEFAULT:
+        monkeypatch.setitem(dispatch.BY_DEFAULT, family, True)
     yield
-    kernels_kinds.PLANS.clear()
+    dispatch.PLANS.clear()
 
 
 def seeded(seed):
@@ -298,7 +298,7 @@ def test_compiled_without_graph_breaks(loss):
 
 
 def test_operations_pass_opcheck():
-    from expacc.ops.kernels_ops import row_log_prob
+    from expacc.ops.triton.library import row_log_prob
 
     logits, target = batch(5, 7, torch.float32, 0)
     tests = ("test_schema", "test_autograd_registration", "test_faketensor")

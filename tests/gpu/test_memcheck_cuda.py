@@ -18,8 +18,8 @@ def run_every_kernel():
         linear_mixed_expected_error,
         mixed_expected_error,
     )
-    from expacc.ops.kernels_batch import orthant_forward
-    from expacc.ops.kernels_kinds import BY_DEFAULT
+    from expacc.ops.triton.dispatch import BY_DEFAULT
+    from expacc.ops.triton.exact_plan import orthant_forward
 
     for family in BY_DEFAULT:
         BY_DEFAULT[family] = True

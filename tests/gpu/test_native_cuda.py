@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from expacc.functional import exact_error, leaky_expected_error, mixed_expected_error
-from expacc.ops import kernels_kinds, native
+from expacc.ops.native import build as native
+from expacc.ops.triton import dispatch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -26,9 +27,9 @@ every = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 @pytest.fixture(autouse=True)
 def no_plans():
     native.build_native()
-    kernels_kinds.PLANS.clear()
+    dispatch.PLANS.clear()
     yield
-    kernels_kinds.PLANS.clear()
+    dispatch.PLANS.clear()
 
 
 def batch(rows, classes, dtype=torch.float32, seed=0, spread=3.0):
@@ -56,7 +57,7 @@ def test_the_same_bits_as_through_python(loss, dtype):
     shapes = [(1, 2), (4096, 10), (300, 64), (300, 65), (300, 100), (33, 101), (200, 1000)]
     shapes += [(50, 1024), (50, 1025), (9, 20_000), (9000, 10)]
     for (rows, classes), reduction in itertools.product(shapes, ("mean", "sum", "none")):
-        kernels_kinds.PLANS.clear()
+        dispatch.PLANS.clear()
         logits, target = batch(rows, classes, dtype)
         if rows == 1:
             target.zero_()
@@ -73,7 +74,7 @@ def test_the_same_bits_as_through_python(loss, dtype):
         fresh = batch(rows, classes, dtype, seed=1)
         found = step(loss, *fresh, upstream, reduction=reduction)
         assert is_native(found[0])
-        kernels_kinds.PLANS.clear()
+        dispatch.PLANS.clear()
         expected = step(loss, *fresh, upstream, reduction=reduction)
         assert not is_native(expected[0])
         assert torch.equal(found[0], expected[0])

@@ -8,7 +8,7 @@ if not torch.cuda.is_available():
 
 from expacc.recipes.mixing.arms import contenders
 from expacc.recipes.mixing.lockstep import Group, train_in_lockstep
-from expacc.training import Rows
+from expacc.training import TensorTable
 
 
 @pytest.mark.parametrize("hidden", [0, 6])
@@ -24,7 +24,14 @@ def test_same_as_on_the_cpu(hidden, lengths):
     rivals = [one for each in contenders((0.01, 0.001), 6).values() for one in each]
     here, there = (
         train_in_lockstep(
-            Rows(x, y, 4), groups, rivals, hidden=hidden, batch=8, epochs=6, seed=0, device=device
+            TensorTable(x, y, 4),
+            groups,
+            rivals,
+            hidden=hidden,
+            batch=8,
+            epochs=6,
+            seed=0,
+            device=device,
         )
         for device in ("cpu", "cuda")
     )

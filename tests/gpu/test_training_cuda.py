@@ -6,7 +6,7 @@ import torch
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
 
-from expacc.training import LOSS_NAMES, Model, Plan, Rows, Run, train_runs
+from expacc.training import LOSS_NAMES, Model, Run, TensorTable, TrainConfig, train_runs
 from expacc.training.batches import Batches
 from expacc.training.draws import seed_of
 
@@ -15,7 +15,7 @@ def table(rows=300, features=6, classes=4):
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(rows, features, generator=generator)
     weight = torch.randn(features, classes, generator=generator)
-    return Rows(x, (x @ weight).argmax(1), classes)
+    return TensorTable(x, (x @ weight).argmax(1), classes)
 
 
 @pytest.mark.parametrize("hidden", [(), (8,)])
@@ -27,7 +27,7 @@ def test_same_as_on_the_cpu(hidden):
         for name in LOSS_NAMES
     ]
     model = Model(hidden, hidden_dropout=0.2 if hidden else 0.0)
-    plan = Plan(model, batch=32, epochs=3, keep="last")
+    plan = TrainConfig(model, batch=32, epochs=3, keep="last")
     for here, there in zip(
         train_runs(rows, runs, plan), train_runs(rows, runs, plan, device="cuda"), strict=True
     ):
@@ -39,7 +39,7 @@ def test_batches_are_the_same_bits():
     rows = table()
     runs = [Run(f"r{i}", torch.arange(300 - i % 2)) for i in range(20)]
     seeds = torch.tensor([seed_of(0, run.key) for run in runs])
-    there = Rows(rows.features.cuda(), rows.labels.cuda(), rows.classes)
+    there = TensorTable(rows.features.cuda(), rows.labels.cuda(), rows.classes)
     for steps in (None, 12):
         here = Batches(rows, runs, seeds, 32, steps).epoch(1)
         for (x, _), (y, _) in zip(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expacc.recipes.exact.cost_charts import METHODS, bytes_text, growth_chart, seconds_text
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]
@@ -157,7 +157,7 @@ def _growth(parts: Mapping[str, Found]) -> Section:
                 printed = PRINTED.get((method, part))
                 theirs = None if printed is None else Number(printed)
                 note = f"{count} points from {FROM[part]} {part} on"
-                beside.append(Beside((name, f"{what} by {part}"), theirs, Number(slope), note))
+                beside.append(Comparison((name, f"{what} by {part}"), theirs, Number(slope), note))
     return Section(
         title="Growth exponents",
         text=(
@@ -281,7 +281,9 @@ def _overheads(
             span = f"from {min(extra):.0f} to {max(extra):.0f} %"
             note = f"a step of SGD, {_list(sizes)} classes, {span}"
             beside.append(
-                Beside(("linear model, at most", METHODS[method]), theirs, Number(max(extra)), note)
+                Comparison(
+                    ("linear model, at most", METHODS[method]), theirs, Number(max(extra)), note
+                )
             )
     for (name, classes), printed in OVERHEADS.items():
         network = networks.get((name, classes))
@@ -291,7 +293,7 @@ def _overheads(
                 theirs = Number(printed) if method == "genz" else None
                 label = f"{NAMES[name]}, {classes} classes"
                 note = _each_text(found, network, classes, method)
-                beside.append(Beside((label, METHODS[method]), theirs, Number(lost), note))
+                beside.append(Comparison((label, METHODS[method]), theirs, Number(lost), note))
     return Section(
         title="Overhead in training",
         text=(

@@ -21,9 +21,9 @@ import numpy as np
 from expacc.data import Column, Labels, ReadOptions, Split, Table, TableError
 from expacc.data.columns import make_column, make_labels
 from expacc.data.delimited import read_delimited
+from expacc.data.errors import need
 from expacc.data.grid import Cell, Grid, name_columns
 from expacc.data.options import Position
-from expacc.data.refusals import need
 from expacc.data.source import Source, open_source, table_suffix
 from expacc.data.workbook import read_workbook
 from expacc.recipes import sources

@@ -6,7 +6,7 @@ from typing import Any
 
 from expacc.recipes.exact.integral_cases import CASES
 from expacc.recipes.exact.integral_charts import METHODS, Found, cases_chart, errors_chart
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]
@@ -140,7 +140,7 @@ def _samples(cases: Mapping[str, Found]) -> Section:
             reading = "as margins" if name == "paper" else "as logits"
             note = f"{needed:,.0f} before rounding up to a power of two"
             beside.append(
-                Beside((reading, METHODS[method]), theirs, Number(_next_power(needed)), note)
+                Comparison((reading, METHODS[method]), theirs, Number(_next_power(needed)), note)
             )
     return Section(
         title="What one sample of Genz' is worth",
@@ -189,7 +189,7 @@ def _orders(cases: Mapping[str, Found]) -> Section:
             if needed is not None and needed > 0:
                 theirs = Number(1.0) if method == "genz_given" else None
                 beside.append(
-                    Beside((METHODS[method], what), theirs, Number(0.5 * math.log10(needed)))
+                    Comparison((METHODS[method], what), theirs, Number(0.5 * math.log10(needed)))
                 )
     return Section(
         title="Orders of magnitude between Monte Carlo and Genz",

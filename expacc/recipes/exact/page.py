@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from expacc.recipes.exact.causes import cause
 from expacc.recipes.exact.charts import gain_chart
+from expacc.recipes.exact.discrepancies import cause
 from expacc.recipes.exact.paper import METHODS, TABLE_1, TABLE_2, TABLE_8
 from expacc.recipes.exact.protocol import as_record
 from expacc.recipes.exact.rows import (
@@ -16,7 +16,7 @@ from expacc.recipes.exact.rows import (
     signed,
     tables_of,
 )
-from expacc.recipes.page import SLACK, Beside, Grid, Page, Section, verdict
+from expacc.recipes.page import SLACK, Comparison, Grid, Page, Section, verdict
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
@@ -59,27 +59,27 @@ def write(rows: Sequence[Row], facts: Facts) -> Page:
     )
 
 
-def _beside(part: str, where: Where, scores: Scores, facts: Facts) -> tuple[Beside, ...]:
+def _beside(part: str, where: Where, scores: Scores, facts: Facts) -> tuple[Comparison, ...]:
     printed = TABLE_2 if where == "test" else TABLE_1
     found = []
     for table in tables_of(facts):
         for method, name in METHODS.items():
             theirs, ours = printed[table][method], scores.number(part, table, method, where)
-            row = Beside((table, name), theirs, ours)
+            row = Comparison((table, name), theirs, ours)
             note = ""
             failed = scores.failed(part, table, method)
             if failed:
                 note = f"{failed} runs diverged."
             elif part == "given" and verdict(row) in ("above", "below"):
                 note = cause(row, table, method, where, scores, facts)
-            found.append(Beside(row.labels, theirs, ours, note))
+            found.append(Comparison(row.labels, theirs, ours, note))
     return tuple(found)
 
 
 # ------------------------------------------------------------------------------------ the answer
 
 
-def _answer(scores: Scores, facts: Facts, compared: Sequence[Beside]) -> str:
+def _answer(scores: Scores, facts: Facts, compared: Sequence[Comparison]) -> str:
     judged = [row for row in compared if row.ours is not None]
     if not judged:
         return "Nothing is done yet."
@@ -208,7 +208,7 @@ def _gain_section(scores: Scores, facts: Facts) -> Section:
     )
 
 
-def _search_section(found: tuple[Beside, ...], scores: Scores, facts: Facts) -> Section:
+def _search_section(found: tuple[Comparison, ...], scores: Scores, facts: Facts) -> Section:
     rows = []
     for table in tables_of(facts):
         for method, name in METHODS.items():

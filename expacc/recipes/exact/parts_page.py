@@ -13,7 +13,7 @@ from expacc.recipes.exact.rows import (
     signed,
     tables_of,
 )
-from expacc.recipes.page import SLACK, Beside, Grid, Number, Page, Section, verdict
+from expacc.recipes.page import SLACK, Comparison, Grid, Number, Page, Section, verdict
 from expacc.runner.rows import Row
 
 __all__ = ["write_ablation", "write_normalizer"]
@@ -33,7 +33,7 @@ _OTHERWISE = {
 _LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6, TABLE_6)}
 
 
-def _grain(row: Beside, facts: Facts) -> list[str]:
+def _grain(row: Comparison, facts: Facts) -> list[str]:
     count = facts["tables"][row.labels[0]]["test_rows"]
     one, gap = 100 / count, abs(row.difference or 0.0)
     return [f"One of the {count} test rows is {one:.2f} points."] if gap <= 2.5 * one else []
@@ -51,7 +51,7 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
         for part, name in _PARTS.items():
             beside.append(_without(table, part, name, scores, facts))
         theirs, ours = TABLE_4[table]["exact"], scores.number("given", table, "exact")
-        row = Beside((table, "whole"), theirs, ours)
+        row = Comparison((table, "whole"), theirs, ours)
         notes = [*_decayed(row, table, "exact", scores, facts), *_grain(row, facts)]
         beside.append(_noted(row, notes))
     gaps = {
@@ -90,35 +90,35 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     )
 
 
-def _without(table: str, part: str, name: str, scores: Scores, facts: Facts) -> Beside:
+def _without(table: str, part: str, name: str, scores: Scores, facts: Facts) -> Comparison:
     ours = scores.number("given", table, f"exact: {part}")
-    row = Beside((table, name), TABLE_4[table][part], ours)
+    row = Comparison((table, name), TABLE_4[table][part], ours)
     failed = scores.failed("given", table, f"exact: {part}")
     if failed:
-        return Beside(row.labels, row.theirs, row.ours, f"{failed} runs diverged.")
+        return Comparison(row.labels, row.theirs, row.ours, f"{failed} runs diverged.")
     notes = _decayed(row, table, f"exact: {part}", scores, facts)
     for other in _OTHERWISE.get(part, ()):
         number = scores.number("given", table, f"exact: {other}")
-        if number is not None and verdict(Beside(row.labels, row.theirs, number)) == "within":
+        if number is not None and verdict(Comparison(row.labels, row.theirs, number)) == "within":
             notes.append(f"With {_reading(other)} it is {number_text(number)}, as in the paper.")
     return _noted(row, [*notes[:1], *_grain(row, facts)])
 
 
-def _decayed(row: Beside, table: str, method: str, scores: Scores, facts: Facts) -> list[str]:
+def _decayed(row: Comparison, table: str, method: str, scores: Scores, facts: Facts) -> list[str]:
     """What the weight decay of Section 5.4 makes of it, where that is the paper's number."""
     number = scores.number("decay", table, method)
-    if number is None or verdict(Beside(row.labels, row.theirs, number)) != "within":
+    if number is None or verdict(Comparison(row.labels, row.theirs, number)) != "within":
         return []
     return [
         f"With a weight decay of {facts['decay']:g} it is {number_text(number)}, as in the paper."
     ]
 
 
-def _noted(row: Beside, notes: Sequence[str]) -> Beside:
+def _noted(row: Comparison, notes: Sequence[str]) -> Comparison:
     """A note for a number that is not as printed."""
     if verdict(row) not in ("above", "below"):
         return row
-    return Beside(row.labels, row.theirs, row.ours, " ".join(notes) or "No cause found.")
+    return Comparison(row.labels, row.theirs, row.ours, " ".join(notes) or "No cause found.")
 
 
 def _reading(other: str) -> str:
@@ -227,15 +227,15 @@ def _loss_section(loss: str, scores: Scores, facts: Facts) -> Section:
             scores.number("given", table, method),
             scores.number("given", table, loss),
         )
-        row = Beside((table, "with normaliser"), printed[table]["with"], chosen)
+        row = Comparison((table, "with normaliser"), printed[table]["with"], chosen)
         notes = _grain(row, facts)
-        if kept is not None and verdict(Beside(row.labels, row.theirs, kept)) == "within":
+        if kept is not None and verdict(Comparison(row.labels, row.theirs, kept)) == "within":
             notes.insert(0, f"With Table 8's rate it is {number_text(kept)}, as in the paper.")
         swept = scores.by_rate("rates", table, method)
         if swept:
             notes.insert(0, _swept_text(row, swept))
         beside.append(_noted(row, notes))
-        row = Beside((table, "without"), printed[table]["without"], plain)
+        row = Comparison((table, "without"), printed[table]["without"], plain)
         beside.append(_noted(row, _grain(row, facts)))
         rate = scores.settings("search", table, method).get("learning_rate")
         cells.append(
@@ -266,7 +266,7 @@ def _span(swept: Mapping[float, float]) -> str:
     return f"{min(swept.values()):.2f} to {max(swept.values()):.2f}"
 
 
-def _swept_text(row: Beside, swept: Mapping[float, float]) -> str:
+def _swept_text(row: Comparison, swept: Mapping[float, float]) -> str:
     """What the learning rate, which the paper does not print, does to a number."""
     words = f"Over {len(swept)} learning rates it is {_span(swept)}"
     low, high = min(swept.values()) - SLACK, max(swept.values()) + SLACK

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expacc.recipes.page import Page
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.items import WorkItem
@@ -53,7 +53,7 @@ NOISE_STARTS, NOISE_STEPS = 20, 600
 _NAMED = ("loss", "noise", "log", "way")  # what tells the items of a part from each other
 
 
-def _plan_toy(ask: Ask) -> Work:
+def _plan_toy(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.toy_data import LOSSES, TOYS
     from expacc.runner.items import WorkItem
 
@@ -114,7 +114,7 @@ IN_ORDER = ("paper", "paper-logits", "drawn")  # cases in which the order of the
 PAPERS_TRUTH = 1_000_000  # samples
 
 
-def _plan_integral(ask: Ask) -> Work:
+def _plan_integral(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.integral_cases import CASES
     from expacc.runner.items import WorkItem
 
@@ -171,7 +171,7 @@ NETWORKS = ((16, 8, 10), (28, 10, 10), (28, 10, 100))  # depth, width, classes, 
 IMAGES, IMAGES_ON_GPU = 4, 256
 
 
-def _plan_cost(ask: Ask) -> Work:
+def _plan_cost(ask: RecipeOptions) -> Work:
     from expacc.runner.items import WorkItem
 
     usual = {"rows": ROWS, "samples": USUAL_SAMPLES, "device": ask.device}

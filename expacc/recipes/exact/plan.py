@@ -13,7 +13,7 @@ from expacc.recipes.exact.paper import METHODS, SEEDS, TABLE_8, TABLES, Settings
 from expacc.recipes.exact.protocol import BATCH, EPOCHS, STEPS
 from expacc.recipes.exact.search import RATES, settings_of
 from expacc.recipes.exact.work import failed_rows
-from expacc.recipes.recipe import Ask, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import WorkItem
 
 __all__ = ["plan_ablation", "plan_noise", "plan_normalizer", "plan_uci"]
@@ -47,7 +47,7 @@ _LONG = {"dry-bean": 5.0, "mice-protein": 6.0, "annealing": 3.0, "adult": 1.5}
 class _Data:
     """The tables at hand, and what all items share."""
 
-    ask: Ask
+    ask: RecipeOptions
     tables: dict[str, Table]
     missing: tuple[str, ...]
     splits: int = 1
@@ -118,7 +118,7 @@ class _Data:
         )
 
 
-def _data(ask: Ask, splits: int = 1) -> _Data:
+def _data(ask: RecipeOptions, splits: int = 1) -> _Data:
     folder = sources.need(ask.data, FOLDER)
     tables: dict[str, Table] = {}
     missing: list[str] = []
@@ -134,11 +134,11 @@ def _data(ask: Ask, splits: int = 1) -> _Data:
     return _Data(ask, tables, tuple(missing), splits)
 
 
-def _seeds(ask: Ask) -> int:
+def _seeds(ask: RecipeOptions) -> int:
     return ask.seeds or (QUICK_SEEDS if ask.quick else SEEDS)
 
 
-def plan_uci(ask: Ask) -> Work:
+def plan_uci(ask: RecipeOptions) -> Work:
     """Table 8's numbers, then other splits and controls, then the clean search."""
     splits = QUICK_SPLITS if ask.quick else SPLITS
     data, seeds = _data(ask, 1 + splits), _seeds(ask)
@@ -165,7 +165,7 @@ def plan_uci(ask: Ask) -> Work:
     return data.work(items, seeds=seeds, trials=trials, splits=splits, decay=DECAY)
 
 
-def plan_ablation(ask: Ask) -> Work:
+def plan_ablation(ask: RecipeOptions) -> Work:
     """EXACT whole, without each of its parts, and by other readings of 'without'."""
     data, seeds = _data(ask), _seeds(ask)
     whole = [f"exact: {part}" for part in ABLATED]
@@ -182,7 +182,7 @@ def plan_ablation(ask: Ask) -> Work:
     return data.work(items, seeds=seeds, decay=DECAY)
 
 
-def plan_normalizer(ask: Ask) -> Work:
+def plan_normalizer(ask: RecipeOptions) -> Work:
     """Cross entropy and hinge with clipping and with the normaliser; then its rate chosen."""
     data, seeds = _data(ask), _seeds(ask)
     items, chosen, swept = [], [], []
@@ -200,7 +200,7 @@ def plan_normalizer(ask: Ask) -> Work:
     return data.work([*items, *chosen, *swept], seeds=seeds, rates=list(RATES))
 
 
-def plan_noise(ask: Ask) -> Work:
+def plan_noise(ask: RecipeOptions) -> Work:
     """Every noise with Table 8's numbers on several splits; then with numbers of its own."""
     splits = _seeds(ask)
     data = _data(ask, splits)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from expacc.data import SealedTest, TrainRows, derive_seed, require_train_rows
 from expacc.recipes.exact.paper import Settings
 from expacc.schedules import Schedule, geometric, per_epoch, sigma_tabular
-from expacc.training import Model, Plan, Rows, Run, RunResult, Trained, train_runs
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 
 __all__ = [
     "BATCH",
@@ -87,7 +87,7 @@ class Ready:
         scale: learnt from ``own``.
     """
 
-    rows: Rows
+    rows: TensorTable
     own: torch.Tensor
     held: torch.Tensor | None
     scale: Scale
@@ -104,14 +104,14 @@ class Ready:
         own = places if held is None else np.setdiff1d(places, held)
         scale = Scale.fit(train.features[own])
         labels = torch.from_numpy(np.asarray(train.labels, np.int64))
-        rows = Rows(scale(train.features), labels, len(train.classes))
+        rows = TensorTable(scale(train.features), labels, len(train.classes))
         judged = None if held is None else torch.from_numpy(np.asarray(held, np.int64))
         return cls(rows, torch.from_numpy(own), judged, scale)
 
     @classmethod
     def stacked(cls, parts: Sequence["Ready"]) -> list["Ready"]:
         """The same, with all rows one below the other, so that their runs train together."""
-        whole = Rows(
+        whole = TensorTable(
             torch.cat([part.rows.features for part in parts]),
             torch.cat([part.rows.labels for part in parts]),
             parts[0].rows.classes,
@@ -187,11 +187,11 @@ def sigma_of(epochs: int) -> Schedule:
     return per_epoch(sigma_tabular, epochs)
 
 
-def plan_of(ready: Ready, seed: int, *, epochs: int = EPOCHS) -> Plan:
+def plan_of(ready: Ready, seed: int, *, epochs: int = EPOCHS) -> TrainConfig:
     """The paper's plan."""
     steps = steps_of(len(ready.own))
     model = Model(fixed_first=True)
-    return Plan(model, "sgd", BATCH, epochs, steps, keep="last", seed=seed % (1 << 31))
+    return TrainConfig(model, "sgd", BATCH, epochs, steps, keep="last", seed=seed % (1 << 31))
 
 
 def train(ready: Ready, runs: Sequence[Run], seed: int, *, device: str = "cpu") -> list[RunResult]:

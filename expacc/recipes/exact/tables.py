@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expacc.recipes.page import Page
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.rows import Row
@@ -15,7 +15,7 @@ Rows = Sequence["Row"]
 Facts = Mapping[str, Any]
 
 
-def _plan_uci(ask: Ask) -> Work:
+def _plan_uci(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.plan import plan_uci
 
     return plan_uci(ask)
@@ -27,7 +27,7 @@ def _write_uci(rows: Rows, facts: Facts) -> Page:
     return write(rows, facts)
 
 
-def _plan_ablation(ask: Ask) -> Work:
+def _plan_ablation(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.plan import plan_ablation
 
     return plan_ablation(ask)
@@ -39,7 +39,7 @@ def _write_ablation(rows: Rows, facts: Facts) -> Page:
     return write_ablation(rows, facts)
 
 
-def _plan_normalizer(ask: Ask) -> Work:
+def _plan_normalizer(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.plan import plan_normalizer
 
     return plan_normalizer(ask)
@@ -51,7 +51,7 @@ def _write_normalizer(rows: Rows, facts: Facts) -> Page:
     return write_normalizer(rows, facts)
 
 
-def _plan_noise(ask: Ask) -> Work:
+def _plan_noise(ask: RecipeOptions) -> Work:
     from expacc.recipes.exact.plan import plan_noise
 
     return plan_noise(ask)

@@ -6,7 +6,7 @@ from typing import Any
 from expacc.recipes.exact.toy_blog import blog_sections, noise_section, objection
 from expacc.recipes.exact.toy_charts import expected_chart, margin_chart, points_chart
 from expacc.recipes.exact.toy_data import LOSSES, PRINTED, TOYS, best
-from expacc.recipes.page import Beside, Number, Page, Section
+from expacc.recipes.page import Comparison, Number, Page, Section
 from expacc.report.loss_names import loss_name
 from expacc.runner.rows import Row
 
@@ -80,10 +80,10 @@ def _thresholds(paper: Mapping[tuple[str, str], Row]) -> Section:
         ours = None if row is None else Number(row.metrics["low"])
         note = "" if row is None else _threshold_note(toy, loss, row)
         what = "lowest" if flat else "threshold"
-        beside.append(Beside((*name, what), Number(printed.low), ours, note))
+        beside.append(Comparison((*name, what), Number(printed.low), ours, note))
         if flat:
             ours = None if row is None else Number(row.metrics["high"])
-            beside.append(Beside((*name, "highest"), Number(printed.high), ours))
+            beside.append(Comparison((*name, "highest"), Number(printed.high), ours))
     return Section(
         title="Thresholds",
         beside=tuple(beside),
@@ -109,10 +109,12 @@ def _accuracies(paper: Mapping[tuple[str, str], Row]) -> Section:
     for (toy, loss), printed in PRINTED.items():
         row = paper.get((toy, loss))
         ours = None if row is None else Number(100 * row.metrics["accuracy"])
-        beside.append(Beside((TOYS[toy].title, loss_name(loss)), Number(printed.accuracy), ours))
+        beside.append(
+            Comparison((TOYS[toy].title, loss_name(loss)), Number(printed.accuracy), ours)
+        )
     for data in TOYS.values():
         highest = Number(100 * best(data)[0])
-        beside.append(Beside((data.title, "any threshold"), None, highest, "the optimum"))
+        beside.append(Comparison((data.title, "any threshold"), None, highest, "the optimum"))
     return Section(
         title="Accuracies there",
         text=_optimal(paper),

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from expacc.training import Model, Rows, Run, Trained
+from expacc.training import Model, Run, TensorTable, Trained
 from expacc.training.batches import Batches
-from expacc.training.descent import Descent
 from expacc.training.draws import seed_of
 from expacc.training.layers import Network
+from expacc.training.optimizers import Descent
 
 __all__ = ["WEIGHTS", "Contender", "Course", "flushing", "train_in_lockstep"]
 
@@ -75,7 +75,7 @@ def flushing() -> Iterator[None]:
 
 
 def train_in_lockstep(
-    rows: Rows,
+    rows: TensorTable,
     train: Tensor,
     held: Tensor | None,
     contenders: Sequence[Contender],
@@ -124,7 +124,7 @@ class _Bench:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TensorTable,
         train: Tensor,
         contenders: Sequence[Contender],
         start: Trained,
@@ -135,7 +135,7 @@ class _Bench:
     ) -> None:
         # The constant 1 feeds the biases.
         features = torch.nn.functional.pad(rows.features, (0, 1), value=1.0).to(device)
-        self.rows = Rows(features, rows.labels.to(device), rows.classes)
+        self.rows = TensorTable(features, rows.labels.to(device), rows.classes)
         self.network = Network(Model(), rows.features.shape[1], rows.classes)
         one = torch.zeros(1, self.network.size, dtype=features.dtype)
         self.network.put(start, one[0])

@@ -16,10 +16,10 @@ from expacc.data import Split, TrainRows, derive_seed
 from expacc.recipes.leaky.digits import Digits, folds_of, pack, read_digits, unpack
 from expacc.recipes.leaky.lockstep import Contender, Course, train_in_lockstep
 from expacc.recipes.leaky.start import xavier
-from expacc.recipes.recipe import Ask, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
-from expacc.training import Layer, Rows, Trained
+from expacc.training import Layer, TensorTable, Trained
 
 __all__ = [
     "ALL",
@@ -62,7 +62,7 @@ RATE, LARGE_RATE = 1e-4, 1e-2
 QUICK_ROWS, QUICK_EPOCHS, QUICK_FOLDS = 12_000, 30, 2
 
 
-def plan(ask: Ask) -> Work:
+def plan(ask: RecipeOptions) -> Work:
     """One item per condition for Figure 2, and one per condition and fold for Figure 3."""
     digits = read_digits(ask.data)
     folds = ask.seeds or (QUICK_FOLDS if ask.quick else FOLDS)
@@ -130,7 +130,7 @@ def _train(
         begin = Trained((Layer(torch.zeros(classes, features), torch.zeros(classes)),))
     train = np.arange(len(whole)) if split is None else split.train
     return train_in_lockstep(
-        Rows(torch.from_numpy(whole.features), torch.from_numpy(whole.labels), classes),
+        TensorTable(torch.from_numpy(whole.features), torch.from_numpy(whole.labels), classes),
         torch.from_numpy(train),
         None if split is None else torch.from_numpy(split.test),
         rivals,

@@ -15,7 +15,7 @@ from expacc.recipes.leaky.logistic_charts import (
 from expacc.recipes.leaky.paper import LOSSES
 from expacc.recipes.leaky.plateaus import BEHIND, Runs, Statement, orders, statements, stuck
 from expacc.recipes.leaky.words import listed, mean_spread
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
@@ -157,7 +157,7 @@ def _figure_3(found: Mapping[str, Runs], facts: Mapping[str, Any]) -> Section:
         if pairs:
             held = sum(stuck(own, other) for own, other in pairs)
             ours = Number(10 * held / len(pairs), None, len(pairs))
-            beside.append(Beside((TITLES[name],), Number(THEIRS["stuck"], None, 10), ours))
+            beside.append(Comparison((TITLES[name],), Number(THEIRS["stuck"], None, 10), ours))
     return Section(
         title="Figure 3",
         beside=tuple(beside),
@@ -185,7 +185,7 @@ def _figure_4(found: Mapping[str, Runs]) -> Section:
         if apart:
             spread = float(np.std(apart, ddof=1)) if len(apart) > 1 else None
             ours = Number(float(np.mean(apart)), spread, len(apart))
-            beside.append(Beside((TITLES[name],), Number(THEIRS["orders"], None, 1), ours))
+            beside.append(Comparison((TITLES[name],), Number(THEIRS["orders"], None, 1), ours))
     known = sorted({f for r in found.values() for by in r.folds.values() for f in by}, key=int)
     return Section(
         title="Figure 4",

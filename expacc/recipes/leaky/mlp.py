@@ -16,10 +16,10 @@ from expacc.data import TrainRows, derive_seed
 from expacc.recipes.leaky.digits import Digits, folds_of, pack, read_digits, unpack
 from expacc.recipes.leaky.start import xavier
 from expacc.recipes.leaky.trials import trial_metrics, validation_accuracy
-from expacc.recipes.recipe import Ask, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
-from expacc.training import Model, Plan, Rows, Run, RunResult, Trained, train_runs
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 
 __all__ = ["LOSSES", "NOISES", "execute", "failed_rows", "plan", "protocol_of"]
 
@@ -40,14 +40,14 @@ USUAL_FOLDS = {"full": FOLDS, "short": 5, "quick": 2}
 Setting = tuple[float, float]  # learning rate, dropout
 
 
-def protocol_of(ask: Ask) -> str:
+def protocol_of(ask: RecipeOptions) -> str:
     """'full' on a GPU or where seeds are asked for, 'short' on a CPU, 'quick'."""
     if ask.quick:
         return "quick"
     return "full" if ask.seeds is not None or ask.device != "cpu" else "short"
 
 
-def plan(ask: Ask) -> Work:
+def plan(ask: RecipeOptions) -> Work:
     """On a CPU an item per fold, loss and share of noise; on a GPU five folds and all losses."""
     digits = read_digits(ask.data)
     protocol = protocol_of(ask)
@@ -136,7 +136,7 @@ def _train(
 ) -> dict[tuple[str, int, Setting], RunResult]:
     """All runs of one dropout together; loss, fold and setting → how it ended."""
     classes = len(whole.classes)
-    rows = Rows(torch.from_numpy(whole.features), torch.from_numpy(whole.labels), classes)
+    rows = TensorTable(torch.from_numpy(whole.features), torch.from_numpy(whole.labels), classes)
     splits = folds_of(digits, ask["all_folds"], ask["seed"])
     # One tensor of row numbers per fold, so that all its runs are evaluated in one go.
     parts = {
@@ -154,7 +154,7 @@ def _train(
                 key = f"mnist/{ask['noise']:g}/{fold}/{loss}/{rate:g}/{dropout:g}"
                 runs.append(Run(key, own, held, loss=loss, learning_rate=rate, start=starts[fold]))
                 tags.append((loss, fold, (rate, dropout)))
-        how = Plan(
+        how = TrainConfig(
             Model(HIDDEN, input_dropout=dropout, hidden_dropout=dropout),
             "adam",
             batch=ask["batch"],

@@ -9,7 +9,7 @@ from expacc.recipes.leaky.mlp_charts import curves_chart, folds_chart
 from expacc.recipes.leaky.paper import LOSSES, TABLE_4
 from expacc.recipes.leaky.significance import Compared, compare
 from expacc.recipes.leaky.words import listed, p_text, signed
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 from expacc.stats import corrected_paired_t
 
@@ -111,7 +111,7 @@ def _numbers(errors: Errors) -> Section:
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else None
             ours = Number(float(np.mean(values)), spread, len(values))
         note = f"{len(values)} of 10 folds" if 0 < len(values) < 10 else ""
-        beside.append(Beside((_labels(noise), LOSSES[loss]), theirs, ours, note))
+        beside.append(Comparison((_labels(noise), LOSSES[loss]), theirs, ours, note))
     return Section(
         title="Table 4",
         text=("Error rates on the 10,000 test rows, in per cent, over the folds.",),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expacc.recipes.page import Page
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.rows import Row
@@ -14,7 +14,7 @@ __all__ = ["RECIPES"]
 # Work and pages bring torch and matplotlib, which the list of recipes does not need.
 
 
-def _plan_uci(ask: Ask) -> Work:
+def _plan_uci(ask: RecipeOptions) -> Work:
     from expacc.recipes.leaky.uci import plan
 
     return plan(ask)
@@ -26,7 +26,7 @@ def _write_uci(rows: Sequence["Row"], facts: Mapping[str, Any]) -> Page:
     return write(rows, facts)
 
 
-def _plan_logistic(ask: Ask) -> Work:
+def _plan_logistic(ask: RecipeOptions) -> Work:
     from expacc.recipes.leaky.logistic import plan
 
     return plan(ask)
@@ -38,7 +38,7 @@ def _write_logistic(rows: Sequence["Row"], facts: Mapping[str, Any]) -> Page:
     return write(rows, facts)
 
 
-def _plan_mlp(ask: Ask) -> Work:
+def _plan_mlp(ask: RecipeOptions) -> Work:
     from expacc.recipes.leaky.mlp import plan
 
     return plan(ask)

@@ -20,10 +20,10 @@ from expacc.recipes import sources
 from expacc.recipes.leaky.paper import LOSSES, NAMES, table_of
 from expacc.recipes.leaky.start import xavier
 from expacc.recipes.leaky.trials import trial_metrics, validation_accuracy
-from expacc.recipes.recipe import Ask, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
-from expacc.training import Model, Plan, Rows, Run, RunResult, train_runs
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, train_runs
 
 __all__ = ["RATES", "execute", "failed_rows", "plan"]
 
@@ -34,7 +34,7 @@ QUICK_TABLES, QUICK_PAIRS = 2, 2
 FOLDER = "leerr-uci"
 
 
-def plan(ask: Ask) -> Work:
+def plan(ask: RecipeOptions) -> Work:
     """One item per table and repeat."""
     found = _tables(sources.need(ask.data, FOLDER))
     absent = [name for name in NAMES if name not in found]
@@ -167,8 +167,8 @@ def _train(
                 tags.append((fold, loss, rate))
     classes = max(len(train.classes) for train in parts.values())
     inputs, targets = np.concatenate(features), np.concatenate(labels)
-    rows = Rows(torch.from_numpy(inputs), torch.from_numpy(targets), classes)
-    how = Plan(
+    rows = TensorTable(torch.from_numpy(inputs), torch.from_numpy(targets), classes)
+    how = TrainConfig(
         Model(),
         "adam",
         batch=ask["batch"],

@@ -10,7 +10,7 @@ from expacc.recipes.leaky.paper import LOSSES, NAMES, TABLE_3, UNDERLINED, WINS
 from expacc.recipes.leaky.significance import LEVEL, Compared, compare, underlined
 from expacc.recipes.leaky.uci_charts import errors_chart, rates_chart
 from expacc.recipes.leaky.words import listed, mean_spread, p_text, signed
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
@@ -129,7 +129,7 @@ def _numbers(errors: Errors, tables: Sequence[str], facts: Mapping[str, Any]) ->
                 note = "left out"
             if ours is not None and ours.count < 10 and not note:
                 note = f"{ours.count} of 10 folds"
-            beside.append(Beside((table, name), theirs.get(loss), ours, note))
+            beside.append(Comparison((table, name), theirs.get(loss), ours, note))
     means = {
         table: {loss: number for loss in LOSSES if (number := _number(errors[table][loss]))}
         for table in errors

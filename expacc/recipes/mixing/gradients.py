@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from expacc.recipes.page import Page
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.items import WorkItem
@@ -23,7 +23,7 @@ CLASSES = (2, 10, 100)
 QUICK_CLASSES = (2, 10)
 
 
-def _plan(ask: Ask) -> Work:
+def _plan(ask: RecipeOptions) -> Work:
     from expacc.runner.items import WorkItem
 
     classes = QUICK_CLASSES if ask.quick else CLASSES

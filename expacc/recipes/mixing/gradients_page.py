@@ -6,7 +6,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
 from expacc.report.palette import INK, SCALE, looks
 from expacc.runner.rows import Row
@@ -203,7 +203,9 @@ def _peaks(mixes: Mapping[Mix, Sequence[Row]]) -> Section:
             place = rows[0].metrics["formula_peak"]
             beside.append(_row(_name(mix), "peak at p", place, rows, "peak", "0.5 (1 − α/β)"))
         if max(heights) - min(heights) > EQUAL:
-            beside.append(Beside((_name(mix), "spread over classes"), None, Number(max(heights))))
+            beside.append(
+                Comparison((_name(mix), "spread over classes"), None, Number(max(heights)))
+            )
     reference = mixes.get((1.0, 0.0), [])
     base = reference[0].metrics["mean"] if reference else None
     table = tuple(
@@ -234,10 +236,12 @@ def _peaks(mixes: Mapping[Mix, Sequence[Row]]) -> Section:
     )
 
 
-def _row(mix: str, what: str, theirs: float, rows: Sequence[Row], metric: str, note: str) -> Beside:
+def _row(
+    mix: str, what: str, theirs: float, rows: Sequence[Row], metric: str, note: str
+) -> Comparison:
     values = [row.metrics[metric] for row in rows]
     furthest = max(values, key=lambda value: abs(value - theirs))
-    return Beside((mix, what), Number(theirs), Number(furthest, count=len(values)), note)
+    return Comparison((mix, what), Number(theirs), Number(furthest, count=len(values)), note)
 
 
 def _sizes(mixes: Mapping[Mix, Sequence[Row]]) -> str:

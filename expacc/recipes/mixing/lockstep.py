@@ -15,7 +15,7 @@ from torch import Tensor
 
 from expacc.recipes.mixing.arms import Contender
 from expacc.recipes.mixing.steps import Steps, Weights
-from expacc.training import Model, Rows, Trained
+from expacc.training import Model, TensorTable, Trained
 from expacc.training.draws import seed_of, shuffled, stream_keys
 from expacc.training.layers import Network
 
@@ -58,7 +58,7 @@ class Outcome:
 
 
 def train_in_lockstep(
-    rows: Rows,
+    rows: TensorTable,
     groups: Sequence[Group],
     contenders: Sequence[Contender],
     *,
@@ -82,7 +82,7 @@ def train_in_lockstep(
     """
     place = torch.device(device)
     features = torch.nn.functional.pad(rows.features, (0, 1), value=1.0).to(place)
-    ready = Rows(features, rows.labels.to(place), rows.classes)
+    ready = TensorTable(features, rows.labels.to(place), rows.classes)
     network = Network(Model((hidden,) if hidden else ()), rows.features.shape[1], rows.classes)
     at_once = groups_at_once(network.size, len(contenders), device)
     # Those with more rows first: the others sit out the last steps of an epoch.
@@ -105,7 +105,7 @@ def groups_at_once(weights: int, contenders: int, device: str = "cpu") -> int:
 
 
 def _train(
-    rows: Rows,
+    rows: TensorTable,
     groups: Sequence[Group],
     contenders: Sequence[Contender],
     network: Network,

@@ -9,7 +9,7 @@ from expacc.recipes.mixing.charts import gains_chart, ranks_chart
 from expacc.recipes.mixing.details import chosen_section, tables_section
 from expacc.recipes.mixing.paper import ARMS, CONTROL, SHAPES, TABLE_4, TABLES
 from expacc.recipes.mixing.scores import Scores, Statistic, Summary, ranking, scores_of, summary
-from expacc.recipes.page import Beside, Grid, Number, Page, Section
+from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, friedman
 
@@ -80,7 +80,7 @@ def _beside(
                 theirs = Number(100 * value / len(TABLES) if what == "wins" else value)
             own: Statistic = getattr(six[shape].get(name) or seven[name], what)
             ours = Number(own.mean, own.spread, own.splits)
-            beside.append(Beside((shape, name), theirs, ours, _note(theirs, own, SLACK[what])))
+            beside.append(Comparison((shape, name), theirs, ours, _note(theirs, own, SLACK[what])))
     return Section(
         title=TITLES[what],
         text=(TEXTS[what], *([_ties(six)] if what == "wins" else [])),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from expacc.recipes.mixing.gradients import GRADIENTS
 from expacc.recipes.page import Page
-from expacc.recipes.recipe import Ask, Recipe, Work
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.rows import Row
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "UCI"]
 
 
-def _plan(ask: Ask) -> Work:
+def _plan(ask: RecipeOptions) -> Work:
     from expacc.recipes.mixing.work import plan
 
     return plan(ask)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from expacc.recipes.mixing.arms import Contender
 from expacc.recipes.mixing.graph import StepGraph, block_size
-from expacc.training import Layer, Rows, Trained
+from expacc.training import Layer, TensorTable, Trained
 from expacc.training.layers import Network
 from expacc.training.loss_slopes import CURVES
 
@@ -65,7 +65,7 @@ class Weights:
         sums = [block.sum(axes) for block in self.blocks]  # inf and NaN stay what they are
         return torch.stack([torch.isfinite(each) for each in sums]).all(0)
 
-    def accuracy(self, rows: Rows, group: int, chosen: Tensor) -> Tensor:
+    def accuracy(self, rows: TensorTable, group: int, chosen: Tensor) -> Tensor:
         """(K): the accuracy of a group's runs on the chosen rows."""
         inputs, labels = rows.features[chosen], rows.labels[chosen]
         first = self.blocks[0][group]
@@ -109,7 +109,7 @@ class Steps:
 
     def __init__(
         self,
-        rows: Rows,
+        rows: TensorTable,
         weights: Weights,
         contenders: Sequence[Contender],
         epochs: int,

@@ -28,10 +28,10 @@ from expacc.recipes.mixing.tables import (
     scales_differ,
     shape_of,
 )
-from expacc.recipes.recipe import Ask, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
-from expacc.training import Rows
+from expacc.training import TensorTable
 
 __all__ = ["execute", "failed_rows", "plan", "seconds_of"]
 
@@ -43,7 +43,7 @@ EVERY = (*ARMS, CONTROL)
 Place = tuple[str, int, str]  # fold, seed, arm
 
 
-def plan(ask: Ask) -> Work:
+def plan(ask: RecipeOptions) -> Work:
     """An item per table and architecture, the longest first."""
     folder = sources.need(ask.data, FOLDER)
     tables, left_out = read_tables(folder, QUICK_LOOK if ask.quick else None)
@@ -165,7 +165,7 @@ def _train(
     inputs, targets = np.concatenate(features), np.concatenate(labels)
     rivals = contenders(ask["rates"], ask["epochs"])
     found = train_in_lockstep(
-        Rows(torch.from_numpy(inputs), torch.from_numpy(targets), len(train.classes)),
+        TensorTable(torch.from_numpy(inputs), torch.from_numpy(targets), len(train.classes)),
         groups,
         [one for each in rivals.values() for one in each],
         hidden=inputs.shape[1] if ask["shape"] == NETWORK else 0,

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from expacc.recipes.exact.paper import TABLE_1, TABLE_2, TABLE_4
 from expacc.recipes.exact.rows import Scores, number_text
-from expacc.recipes.page import Beside, verdict
+from expacc.recipes.page import Comparison, verdict
 
 __all__ = ["cause"]
 
@@ -14,7 +14,7 @@ CLOSE = 0.35  # points: half of what counts as equal
 
 
 def cause(
-    row: Beside,
+    row: Comparison,
     table: str,
     method: str,
     where: Where,
@@ -32,12 +32,12 @@ def cause(
     return " ".join(found) or "No cause found."
 
 
-def _printed_twice(row: Beside, table: str, method: str, where: Where) -> list[str]:
+def _printed_twice(row: Comparison, table: str, method: str, where: Where) -> list[str]:
     """Table 4 gives EXACT's test accuracy a second time."""
     if method != "exact" or where != "test" or row.ours is None:
         return []
     again = TABLE_4[table]["exact"]
-    if verdict(Beside(row.labels, again, row.ours)) != "within":
+    if verdict(Comparison(row.labels, again, row.ours)) != "within":
         return []
     return [
         f"The paper prints this number twice, {number_text(TABLE_2[table]['exact'])} here and "
@@ -46,7 +46,7 @@ def _printed_twice(row: Beside, table: str, method: str, where: Where) -> list[s
 
 
 def _decay(
-    row: Beside, table: str, method: str, where: Where, scores: Scores, facts: Mapping[str, Any]
+    row: Comparison, table: str, method: str, where: Where, scores: Scores, facts: Mapping[str, Any]
 ) -> list[str]:
     """Section 5.4 has a weight decay that Table 8 has not."""
     number = scores.number("decay", table, method, where)
@@ -56,11 +56,11 @@ def _decay(
         f"With the weight decay of Section 5.4, {facts['decay']:g}, where Table 8 prints 0, it is "
         f"{number_text(number)}"
     )
-    near = verdict(Beside(row.labels, row.theirs, number)) == "within"
+    near = verdict(Comparison(row.labels, row.theirs, number)) == "within"
     return [f"{words}, as in the paper." if near else f"{words}."]
 
 
-def _sampled(row: Beside, table: str, method: str, where: Where, scores: Scores) -> list[str]:
+def _sampled(row: Comparison, table: str, method: str, where: Where, scores: Scores) -> list[str]:
     number = scores.number("sampled", table, "exact: sampled", where)
     if method != "exact" or number is None or row.ours is None:
         return []
@@ -70,7 +70,7 @@ def _sampled(row: Beside, table: str, method: str, where: Where, scores: Scores)
     return [f"{words}."]
 
 
-def _grain(row: Beside, table: str, where: Where, facts: Mapping[str, Any]) -> list[str]:
+def _grain(row: Comparison, table: str, where: Where, facts: Mapping[str, Any]) -> list[str]:
     count = facts["tables"][table][f"{where}_rows"]
     one = 100 / count
     gap = abs(row.difference or 0.0)
@@ -79,7 +79,7 @@ def _grain(row: Beside, table: str, where: Where, facts: Mapping[str, Any]) -> l
     return [f"One of the {count} {where} rows is {one:.2f} points."]
 
 
-def _seeds(row: Beside, table: str, method: str, where: Where, scores: Scores) -> list[str]:
+def _seeds(row: Comparison, table: str, method: str, where: Where, scores: Scores) -> list[str]:
     """Where some of our seeds have the paper's number and others have not."""
     printed = (TABLE_2 if where == "test" else TABLE_1)[table][method].mean
     each = scores.each("given", table, method, where).values()

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_kinds import BY_DEFAULT, has_triton
 from expacc.ops.orthant.integral import integrate_orthant
 from expacc.ops.orthant.node import orthant
+from expacc.ops.triton.dispatch import BY_DEFAULT, has_triton
 
 __all__ = ["row_log_prob", "takes_operation"]
 
@@ -34,7 +34,7 @@ def takes_operation(logits: Tensor) -> bool:
 @torch.library.custom_op("expacc::row_log_prob", mutates_args=())
 def row_log_prob(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """log p(target) of logits (N, C), float64, 0 where the target is -1; and backward's scratch."""
-    from expacc.ops.kernels_rows import rows_plan
+    from expacc.ops.triton.softmax_plan import rows_plan
 
     if logits.shape[0] == 0:
         empty = torch.empty(0, dtype=torch.float64, device=logits.device)
@@ -55,7 +55,7 @@ def row_log_prob_backward(
     logits: Tensor, target: Tensor, upstream: Tensor, scratch: Tensor
 ) -> Tensor:
     """The gradient of ``row_log_prob``."""
-    from expacc.ops.kernels_rows import rows_plan
+    from expacc.ops.triton.softmax_plan import rows_plan
 
     if logits.shape[0] == 0:
         return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
@@ -111,7 +111,7 @@ def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     ours = margins.dtype == torch.float32 and nodes == 0 and rivals > 0
     if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and has_triton()):
         return integrate_orthant(margins, nodes)
-    from expacc.ops.kernels_batch import orthant_forward
+    from expacc.ops.triton.exact_plan import orthant_forward
 
     lead = margins.shape[:-1]
     flat = margins.reshape(-1, rivals)

@@ -4,7 +4,7 @@ The mathematics is that of ``reference.py``: the target against its rivals, what
 what is one number per row in float64. A program takes ``ROWS`` rows at once when they are short,
 and walks along a row in blocks when it is long, with the running maximum of online softmax.
 
-Only the ``kernels_*`` modules import Triton, and only when a kernel is called for.
+Only the modules of this folder import Triton, and only when a kernel is called for.
 """
 
 # Triton's decorator has no types, and its language is not quite Python's.
@@ -14,7 +14,7 @@ Only the ``kernels_*`` modules import Triton, and only when a kernel is called f
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_moments import finish, is_last, rounded
+from expacc.ops.triton.moments import finish, is_last, rounded
 
 __all__ = ["backward_kernel", "forward_kernel", "read_rows"]
 

@@ -1,4 +1,4 @@
-"""Building ``native.cpp``, the fused losses' autograd node in C++, for those who ask for it.
+"""Building ``node.cpp``, the fused losses' autograd node in C++, for those who ask for it.
 
 It is a matter of speed alone: the same kernels are launched, by fewer microseconds of Python. So
 nothing is compiled or loaded by itself; ``build_native`` does both, and keeps the library in a
@@ -21,12 +21,12 @@ from typing import Any
 
 import torch
 
-from expacc.ops.native_cache import locked, private_folder, read_whole, write_whole
+from expacc.ops.native.cache import locked, private_folder, read_whole, write_whole
 
 __all__ = ["build_native", "library"]
 
 _NAME = "expacc_native"
-_SOURCE = Path(__file__).with_name("native.cpp")
+_SOURCE = Path(__file__).with_name("node.cpp")
 
 _one_at_a_time = threading.Lock()
 _library: Any = None

@@ -14,7 +14,7 @@ a few numbers per row is float32:
 A start for the mode comes from one sum over the rivals, n = Σ e^(-2 d_i): it is near the mode of n
 equal rivals, which Newton finds with a few numbers per row. Newton on the whole row then mostly
 needs two steps instead of log R: the slope is decreasing and convex, so no step can go astray.
-Rows of more than a few dozen rivals are summarised first, in ``kernels_folded.py``.
+Rows of more than a few dozen rivals are summarised first, in ``folded.py``.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
@@ -23,7 +23,7 @@ Rows of more than a few dozen rivals are summarised first, in ``kernels_folded.p
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_normal import (
+from expacc.ops.triton.normal import (
     DENSITY,
     TO_Y,
     expm1,

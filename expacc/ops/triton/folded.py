@@ -14,7 +14,7 @@ rivals that hardly matter would cost the digits of the few that do.
 T_k T_k and T_k T_{k+1} are T_2k and T_{2k+1} up to constants: half of the recurrence is enough.
 
 A row whose mode is far left (a rival many sigmas ahead) has a span that 30 moments cannot cover; it
-goes the way of ``kernels_long.py``, node by node.
+goes the way of ``long.py``, node by node.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
@@ -28,26 +28,7 @@ import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import Tensor
 
-from expacc.ops.kernels_long import (
-    LONG_NODES,
-    distance_of,
-    integrate_long_row,
-    leads_of,
-    loss_of,
-    split_scale,
-)
-from expacc.ops.kernels_normal import (
-    DENSITY,
-    LN2,
-    TO_X,
-    TO_Y,
-    log2_without,
-    reciprocal,
-    rough_mills,
-    rough_tail,
-    tail_of,
-)
-from expacc.ops.kernels_orthant import (
+from expacc.ops.triton.integral import (
     DROP,
     FAR,
     TO_Y_SQUARE,
@@ -59,6 +40,25 @@ from expacc.ops.kernels_orthant import (
     start_of_search,
     step_out,
     wide_margin,
+)
+from expacc.ops.triton.long import (
+    LONG_NODES,
+    distance_of,
+    integrate_long_row,
+    leads_of,
+    loss_of,
+    split_scale,
+)
+from expacc.ops.triton.normal import (
+    DENSITY,
+    LN2,
+    TO_X,
+    TO_Y,
+    log2_without,
+    reciprocal,
+    rough_mills,
+    rough_tail,
+    tail_of,
 )
 
 __all__ = ["FOLDED_SPAN", "fold_table", "folded_gradient", "integrate_folded_row"]

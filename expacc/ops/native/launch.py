@@ -1,4 +1,4 @@
-"""A plan's launches as the C++ node takes them (``native.cpp``).
+"""A plan's launches as the C++ node takes them (``node.cpp``).
 
 Only once that is built, and after a first step through Python, when every kernel is compiled; and
 only for what a training loop does again and again: no class weights, sigma a number, the default
@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from expacc.ops.kernels_batch import ExactPlan
-from expacc.ops.kernels_launch import DEFAULT_STREAM, Launch, driver_addresses
-from expacc.ops.kernels_rows import RowsPlan
-from expacc.ops.kernels_scratch import counter_of
-from expacc.ops.native import library
+from expacc.ops.native.build import library
+from expacc.ops.triton.exact_plan import ExactPlan
+from expacc.ops.triton.launch import DEFAULT_STREAM, Launch, driver_addresses
+from expacc.ops.triton.scratch import counter_of
+from expacc.ops.triton.softmax_plan import RowsPlan
 
 __all__ = ["native_exact", "native_mixture"]
 

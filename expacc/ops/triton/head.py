@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_rows import rows_plan
 from expacc.ops.mode import wants_composed
+from expacc.ops.triton.softmax_plan import rows_plan
 
 __all__ = ["HeadSettings", "fused_head"]
 

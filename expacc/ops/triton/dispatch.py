@@ -28,7 +28,7 @@ __all__ = [
     "no_kernels",
     "note_last",
     "result_dtype",
-    "takes_kernels",
+    "supports_triton",
     "tried",
 ]
 
@@ -66,7 +66,7 @@ def no_kernels(logits: Tensor, needs: str = "") -> ValueError:
     return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
 
 
-def takes_kernels(
+def supports_triton(
     logits: Tensor,
     target: Tensor,
     weight: Tensor | None,

@@ -1,6 +1,6 @@
 """Triton kernels of EXACT for rows of many classes: a summary forward, the gradient backward.
 
-Forward reads a row twice (``kernels_folded.py``) and leaves 40 numbers of it. Backward reads it
+Forward reads a row twice (``folded.py``) and leaves 40 numbers of it. Backward reads it
 once more and writes its gradient: nothing of the logits' size is kept in between. A program takes
 rows one after the other, so that the sums of a large batch are few.
 """
@@ -11,13 +11,13 @@ rows one after the other, so that the sums of a large batch are few.
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_exact import legal_noise, through_deviation
-from expacc.ops.kernels_folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
-from expacc.ops.kernels_long import LONG_NODES, leads_of, long_gradient, loss_of
-from expacc.ops.kernels_moments import deviation_of, finish, is_last, shrink_of
-from expacc.ops.kernels_normal import TO_Y
-from expacc.ops.kernels_orthant import FAR
-from expacc.ops.kernels_softmax import read_rows
+from expacc.ops.triton.exact_small import legal_noise, through_deviation
+from expacc.ops.triton.folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
+from expacc.ops.triton.integral import FAR
+from expacc.ops.triton.long import LONG_NODES, leads_of, long_gradient, loss_of
+from expacc.ops.triton.moments import deviation_of, finish, is_last, shrink_of
+from expacc.ops.triton.normal import TO_Y
+from expacc.ops.triton.softmax import read_rows
 
 __all__ = ["many_backward_kernel", "many_margins_kernel", "many_rows_kernel"]
 

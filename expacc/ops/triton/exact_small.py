@@ -9,7 +9,7 @@ one pass: the rows' gradients times upstream, plus what flows through the standa
 
 since a row of g sums to zero, and m is 1/std times what it would be without.
 
-Rows of many classes are in ``kernels_many.py``.
+Rows of many classes are in ``exact_large.py``.
 """
 
 # mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
@@ -18,10 +18,10 @@ Rows of many classes are in ``kernels_many.py``.
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_long import loss_of
-from expacc.ops.kernels_moments import deviation_of, finish, is_last, shrink_of
-from expacc.ops.kernels_orthant import integrate_rows
-from expacc.ops.kernels_softmax import read_rows
+from expacc.ops.triton.integral import integrate_rows
+from expacc.ops.triton.long import loss_of
+from expacc.ops.triton.moments import deviation_of, finish, is_last, shrink_of
+from expacc.ops.triton.softmax import read_rows
 
 __all__ = [
     "legal_noise",

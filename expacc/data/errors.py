@@ -3,12 +3,13 @@
 from importlib import import_module
 from types import ModuleType
 
+from expacc.errors import UsageError
 from expacc.plain import one_line
 
 __all__ = ["TableError", "need"]
 
 
-class TableError(ValueError):
+class TableError(UsageError):
     """A table that was refused; the message is one line for the user.
 
     Attributes:

@@ -11,14 +11,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_exact import margins_kernel, rows_backward_kernel, rows_kernel
-from expacc.ops.kernels_folded import fold_table
-from expacc.ops.kernels_launch import Launch, no_stream, power_of_two, stream_of
-from expacc.ops.kernels_long import LONG_STATS
-from expacc.ops.kernels_many import many_backward_kernel, many_margins_kernel, many_rows_kernel
-from expacc.ops.kernels_moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
-from expacc.ops.kernels_rows import REDUCTIONS
-from expacc.ops.kernels_scratch import Scratch, counter_of, like
+from expacc.ops.triton.exact_large import (
+    many_backward_kernel,
+    many_margins_kernel,
+    many_rows_kernel,
+)
+from expacc.ops.triton.exact_small import margins_kernel, rows_backward_kernel, rows_kernel
+from expacc.ops.triton.folded import fold_table
+from expacc.ops.triton.launch import Launch, no_stream, power_of_two, stream_of
+from expacc.ops.triton.long import LONG_STATS
+from expacc.ops.triton.moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
+from expacc.ops.triton.scratch import Scratch, counter_of, like
+from expacc.ops.triton.softmax_plan import REDUCTIONS
 
 __all__ = ["ExactPlan", "Saved", "orthant_forward"]
 

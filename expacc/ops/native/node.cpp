@@ -1,6 +1,6 @@
 // The autograd node of a fused loss, without Python: what a step of a small batch costs.
 //
-// A plan (kernels_rows.py, kernels_batch.py) describes one kind of batch: layouts, buffers, and the
+// A plan (softmax_plan.py, exact_plan.py) describes one kind of batch: layouts, buffers, and the
 // compiled kernels of forward and backward with their arguments in place. `Plan.run` launches them for
 // a batch of that kind on the default stream and says None to any other, which Python then handles;
 // so does the plan's `fallback` a backward of another kind. Neither CUDA's headers nor its libraries
@@ -33,7 +33,7 @@ using at::Tensor;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// The buffers of a step, in the order of kernels_native.py.
+// The buffers of a step, in the order of launch.py.
 enum Slot { LOGITS, TARGET, VALUES, ROWS, SCRATCH, DOTS, UPSTREAM, GRADIENT, SLOTS };
 
 // CUDA's driver: cuLaunchKernel; and cuCtxGetCurrent and cuCtxSetCurrent, with the context for

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_launch import Launch, no_stream, power_of_two, stream_of
-from expacc.ops.kernels_moments import finish_kernel
-from expacc.ops.kernels_scratch import Scratch, counter_of, like
-from expacc.ops.kernels_softmax import backward_kernel, forward_kernel
+from expacc.ops.triton.launch import Launch, no_stream, power_of_two, stream_of
+from expacc.ops.triton.moments import finish_kernel
+from expacc.ops.triton.scratch import Scratch, counter_of, like
+from expacc.ops.triton.softmax import backward_kernel, forward_kernel
 
 __all__ = ["REDUCTIONS", "RowsPlan", "rows_plan"]
 

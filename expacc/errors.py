@@ -10,6 +10,13 @@ import torch
 from torch import Tensor
 
 
+class UsageError(ValueError):
+    """What only the user can mend: the command line prints its one line and exits with 2.
+
+    Every other exception is a bug of ours there, and shown with its traceback.
+    """
+
+
 def check_number(
     name: str,
     value: Any,
@@ -36,13 +43,13 @@ def check_number(
     raise ValueError(f"{name} must {phrase}; got {value}.{cure and ' ' + cure}")
 
 
-def not_a_tensor(name: str, value: object) -> Exception:
+def tensor_error(name: str, value: object) -> Exception:
     return TypeError(f"{name} must be a torch.Tensor; got {type(value).__name__}.")
 
 
-def bad_logits(logits: object, name: str = "logits") -> Exception:
+def logits_error(logits: object, name: str = "logits") -> Exception:
     if not isinstance(logits, Tensor):
-        return not_a_tensor(name, logits)
+        return tensor_error(name, logits)
     if not logits.is_floating_point():
         return TypeError(
             f"{name} must be a floating-point tensor; got {logits.dtype}. Use {name}.float()."
@@ -75,7 +82,7 @@ def check_nodes(nodes: int | None) -> int:
     return nodes
 
 
-def bad_sigma(
+def sigma_error(
     sigma: Tensor, shape: torch.Size, *, ambiguous: bool = False, per_row: bool = False
 ) -> Exception:
     if not sigma.is_floating_point():
@@ -99,7 +106,7 @@ def bad_sigma(
 def check_cost(cost: object, logits: Tensor) -> None:
     """Raise unless ``cost`` is a floating-point (C, C) tensor on the logits' device."""
     if not isinstance(cost, Tensor):
-        raise not_a_tensor("cost", cost)
+        raise tensor_error("cost", cost)
     if not cost.is_floating_point():
         raise TypeError(f"cost must be a floating-point tensor; got {cost.dtype}.")
     classes = logits.shape[1]
@@ -109,24 +116,24 @@ def check_cost(cost: object, logits: Tensor) -> None:
             f"got {tuple(cost.shape)}."
         )
     if cost.device != logits.device:
-        raise wrong_device("cost", cost, logits)
+        raise device_error("cost", cost, logits)
 
 
-def bad_reduction(reduction: object) -> Exception:
+def reduction_error(reduction: object) -> Exception:
     return ValueError(f"reduction must be 'none', 'mean' or 'sum'; got {reduction!r}.")
 
 
-def bad_ignore_index(ignore_index: object) -> Exception:
+def ignore_index_error(ignore_index: object) -> Exception:
     return TypeError(f"ignore_index must be an int; got {ignore_index!r}.")
 
 
-def wrong_device(name: str, tensor: Tensor, logits: Tensor) -> Exception:
+def device_error(name: str, tensor: Tensor, logits: Tensor) -> Exception:
     return ValueError(
         f"{name} must be on the device of the logits, {logits.device}; got {tensor.device}."
     )
 
 
-def bad_probabilities(target: Tensor, logits: Tensor) -> Exception:
+def probabilities_error(target: Tensor, logits: Tensor) -> Exception:
     if not target.is_floating_point():
         return TypeError(
             f"target must hold integer labels or floating-point class probabilities; "
@@ -138,7 +145,7 @@ def bad_probabilities(target: Tensor, logits: Tensor) -> Exception:
     )
 
 
-def bad_label_shape(target: Tensor, logits: Tensor) -> Exception:
+def label_shape_error(target: Tensor, logits: Tensor) -> Exception:
     shape = tuple(logits.shape)
     labels = shape[:1] + shape[2:] if len(shape) > 1 else ()
     return ValueError(
@@ -147,14 +154,14 @@ def bad_label_shape(target: Tensor, logits: Tensor) -> Exception:
     )
 
 
-def labels_only(loss: str, soft: bool, label_smoothing: float) -> Exception:
+def labels_only_error(loss: str, soft: bool, label_smoothing: float) -> Exception:
     why = f"for {loss}, which compares the true class with its rivals"
     if soft:
         return ValueError(f"target must hold integer labels {why}; got class probabilities.")
     return ValueError(f"label_smoothing must be 0 {why}; got {label_smoothing}.")
 
 
-def ignored_probabilities(ignore_index: int) -> Exception:
+def ignored_probabilities_error(ignore_index: int) -> Exception:
     return ValueError(
         f"ignore_index must stay negative when target holds class probabilities; "
         f"got {ignore_index}. Give the ignored rows zero probabilities."
@@ -190,7 +197,7 @@ def check_values(name: str, tensor: Tensor, low: float, open_low: bool, of: str)
 def check_weight(weight: object, logits: Tensor, classes: int) -> None:
     """Raise unless ``weight`` is a constant vector of class weights; its numbers are not read."""
     if not isinstance(weight, Tensor):
-        raise not_a_tensor("weight", weight)
+        raise tensor_error("weight", weight)
     if not weight.is_floating_point():
         raise TypeError(f"weight must be a floating-point tensor; got {weight.dtype}.")
     if weight.shape != (classes,):
@@ -198,7 +205,7 @@ def check_weight(weight: object, logits: Tensor, classes: int) -> None:
             f"weight must hold one number per class, shape ({classes},); got {tuple(weight.shape)}."
         )
     if weight.device != logits.device:
-        raise wrong_device("weight", weight, logits)
+        raise device_error("weight", weight, logits)
     if weight.requires_grad:
         raise ValueError(
             "weight must not require a gradient (it has none here, as in torch); "

@@ -3,7 +3,7 @@
 A loss of a small batch costs what launching costs, so the whole contract of ``F.cross_entropy``
 (weight, ignored rows, labels out of range, reduction) is part of the kernels: a loss of the softmax
 family is one launch forward and one backward, EXACT two and one. The kernels are next door, in
-``kernels_rows.py`` and ``kernels_batch.py``, and are imported at the first call.
+``softmax_plan.py`` and ``exact_plan.py``, and are imported at the first call.
 """
 
 import functools
@@ -17,7 +17,10 @@ from torch import Tensor
 
 from expacc.ops.eager import Plan, composed_gradient
 from expacc.ops.formula import Formula
-from expacc.ops.kernels_kinds import (
+from expacc.ops.mode import wants_composed
+from expacc.ops.native.build import library
+from expacc.ops.reference import CLASS_AXIS
+from expacc.ops.triton.dispatch import (
     MISSING,
     PLANS,
     is_plain_batch,
@@ -25,12 +28,9 @@ from expacc.ops.kernels_kinds import (
     kind_of,
     note_last,
     result_dtype,
-    takes_kernels,
+    supports_triton,
     tried,
 )
-from expacc.ops.mode import wants_composed
-from expacc.ops.native import library
-from expacc.ops.reference import CLASS_AXIS
 
 __all__ = ["fused_exact", "fused_mixture"]
 
@@ -101,7 +101,7 @@ def _native_mixture(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstre
         return _mixture_gradient(found, logits, target, again, None, upstream)
 
     batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
-    return _module("kernels_native").native_mixture(*batch, fallback)
+    return _module("native.launch").native_mixture(*batch, fallback)
 
 
 def _plan(
@@ -180,8 +180,8 @@ def _mixture_plan(
     if plan is MISSING:
         batch = (logits, target, weight, ignore_index, reduction)
         plan = None
-        if takes_kernels(*batch, impl, "mixture"):
-            plan = _module("kernels_rows").RowsPlan(*batch, result_dtype(logits))
+        if supports_triton(*batch, impl, "mixture"):
+            plan = _module("triton.softmax_plan").RowsPlan(*batch, result_dtype(logits))
             if impl == "auto":
                 plan = tried(plan, logits.detach(), target, weight, weights)
         keep_plan((impl, kind), plan)
@@ -271,7 +271,7 @@ def _native_exact(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream
         return _exact_gradient(found, logits, target, (None, sigma, margin), None, upstream)
 
     batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
-    return _module("kernels_native").native_exact(*batch, fallback)
+    return _module("native.launch").native_exact(*batch, fallback)
 
 
 _exact_node: Callable[..., Tensor] = super(torch.autograd.Function, _Exact).apply
@@ -348,9 +348,9 @@ def _exact_plan(
     if plan is MISSING:
         batch = (logits, target, weight, ignore_index, reduction)
         plan = None
-        if takes_kernels(*batch, impl, "exact") and _is_noise_of_rows(sigma, logits):
+        if supports_triton(*batch, impl, "exact") and _is_noise_of_rows(sigma, logits):
             sigmas = sigma if isinstance(sigma, Tensor) else None
-            make = _module("kernels_batch").ExactPlan
+            make = _module("triton.exact_plan").ExactPlan
             plan = make(*batch, result_dtype(logits), sigmas, *flags)
             plan.reference = reference
             if impl == "auto":

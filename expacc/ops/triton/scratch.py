@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from expacc.ops.kernels_launch import DEFAULT_STREAM
+from expacc.ops.triton.launch import DEFAULT_STREAM
 
 __all__ = ["Scratch", "counter_of", "like"]
 

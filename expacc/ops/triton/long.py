@@ -1,6 +1,6 @@
 """The orthant integral of a row that cannot be folded, because a rival is many sigmas ahead.
 
-As in ``kernels_orthant.py``, but a program walks along its row in blocks, again for every step of
+As in ``integral.py``, but a program walks along its row in blocks, again for every step of
 the search and every node, which the cache makes cheap. Such rows are few, so the code is short
 rather than fast. Forward leaves each row's nodes and weights; backward evaluates φ/Φ at them again
 and has the gradient without anything of its size having been kept.
@@ -12,8 +12,7 @@ and has the gradient without anything of its size having been kept.
 import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
 import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-from expacc.ops.kernels_normal import TO_X, TO_Y, log2_without, reciprocal, rough_mills, tail_of
-from expacc.ops.kernels_orthant import (
+from expacc.ops.triton.integral import (
     DROP,
     FAR,
     crossing_weight,
@@ -22,6 +21,7 @@ from expacc.ops.kernels_orthant import (
     small_of,
     step_out,
 )
+from expacc.ops.triton.normal import TO_X, TO_Y, log2_without, reciprocal, rough_mills, tail_of
 
 __all__ = [
     "LONG_NODES",
