@@ -567,7 +567,8 @@ def test_paired_rows_counts_all_flips_of_rows(seed):
     gains[:, 6:] = 0
     result = paired_rows(gains, folds)
     single, averaged = (gains**2).sum() / repeats, (gains.mean(0) ** 2).sum()
-    shrink = (variance_factor(int(repeats), folds) * single / averaged) ** 0.5
+    lost = (1 - averaged / single) * repeats / max(1, repeats - 1) if repeats > 1 else 1.0
+    shrink = (variance_factor(int(repeats), folds, lost) * single / averaged) ** 0.5
     assert result.p_value == pytest.approx(flips(gains.sum(0), shrink), abs=1e-12)
     assert result.difference == pytest.approx(gains.mean())
     low, high = result.interval
@@ -580,9 +581,24 @@ def test_paired_rows_gives_no_credit_for_repetitions_that_agree():
     again = np.repeat(once, 4, axis=0)
     p_values = [paired_rows(gains, 10).p_value for gains in (once, again)]
     # The same rows four times: only the factor falls, from 1.8 to that of four repetitions.
-    z = [scipy_stats.norm.isf(p / 2) * variance_factor(n, 10) ** 0.5
-         for p, n in zip(p_values, (1, 4), strict=True)]  # fmt: skip
+    z = [scipy_stats.norm.isf(p / 2) * variance_factor(n, 10, lost) ** 0.5
+         for p, n, lost in zip(p_values, (1, 4), (1.0, 0.0), strict=True)]  # fmt: skip
     assert z[0] == pytest.approx(z[1], rel=0.05)
+
+
+def test_a_method_that_changes_with_its_training_rows_is_judged_with_more_care():
+    calm = np.repeat(np.random.default_rng(0).choice([-1.0, 0, 0, 1, 1], (1, 300)), 5, axis=0)
+    gains = [calm]
+    for share in (0.1, 0.3):
+        now = calm.copy()
+        now[np.random.default_rng(1).random(now.shape) < share] = 0
+        gains.append(now)
+    widths = [np.subtract(*paired_rows(table, 3).interval[::-1]) / (table**2).mean() ** 0.5
+              for table in gains]  # fmt: skip
+    assert widths[0] < widths[1] < widths[2]
+    factors = [variance_factor(5, 3, u) for u in (0.0, 0.1, 0.2, 1.0)]
+    assert factors == sorted(factors)
+    assert all(variance_factor(1, folds, 0.0) == 1.8 for folds in (2, 3, 10))
 
 
 def test_paired_rows_degenerate():

@@ -15,29 +15,35 @@ from expacc.stats.sign_flips import sign_flip_p
 __all__ = ["mcnemar", "paired_rows", "variance_factor"]
 
 SAME_ROWS = "the two are right on the same rows"
-LEAST = 1.25  # what networks that memorise their rows need, however often one repeats
-HALVES = 1.45  # one nearest neighbour on features of its own needs 1.36
+MOST = 1.55  # what one nearest neighbour and networks that memorise need, with few folds
 FINEST = 1000  # shares of seeds are multiples of 1/m for some m up to here
 
 
-def variance_factor(repeats: int, folds: int) -> float:
+def variance_factor(repeats: int, folds: int, instability: float = 1.0) -> float:
     """How much the mean of cross-validation varies beyond what its rows say, at the worst.
 
     A row is tested by a model that learnt from the others, and helps to train the models that test
     them: the differences of two rows are correlated, and the more so the more two rows teach each
-    other. With one repetition the variance of the mean can be 1.8 times that of independent rows.
-    Repetitions with few folds average most of that away; with many folds they do not, because
-    their training sets are nearly the same. Fitted to simulated studies of learners from ridge to
-    trees, on signal and on pure noise: `benchmarks/error_rates.py`. It is too small for a single
-    nearest neighbour on features of its own, which needs 1.5 to 1.8 unless rows are halved.
-    Halves are for those who want to be surest: their factor covers a single nearest neighbour, too.
+    other. What rows teach shows: with other training rows, a row's difference comes out otherwise.
+    If two rows teach each other alike, the variance of the mean is 1 + K·(1 - 2/K + 2/(K·R))·u
+    times that of independent rows, for R repetitions of K folds and the instability u. The line
+    used here lies above it; its ends are fitted to simulated studies of learners from ridge to one
+    nearest neighbour, on signal and on pure noise: `benchmarks/error_rates.py`. A single
+    repetition does not show its instability and gets the worst case.
 
-    >>> variance_factor(1, 10), variance_factor(5, 3), variance_factor(5, 2)
-    (1.8, 1.25, 1.45)
+    Args:
+        repeats: how often all rows were dealt anew.
+        folds: parts that a repetition deals the rows to.
+        instability: the share of the squared differences that is gone in a row's mean over many
+            repetitions; from 0 to 1, the worst.
+
+    >>> variance_factor(1, 10), variance_factor(5, 3), round(variance_factor(5, 3, 0.1), 3)
+    (1.8, 1.55, 1.204)
     """
     lasting = max(0.0, 1 - 3.5 / folds)  # the part that no number of repetitions averages away
-    factor = 1 + 0.8 * (lasting + (1 - lasting) / repeats)
-    return max(factor, HALVES if folds == 2 else LEAST)
+    least = 1 + 0.8 * (lasting + (1 - lasting) / repeats)
+    slope = max(1.5, 1.1 * (folds - 2 + 2 / repeats))
+    return min(max(least, MOST), max(least, 1.05 + slope * instability))
 
 
 def paired_rows(gains: ArrayLike, folds: int, *, confidence: float = 0.95) -> PairedTest:
@@ -46,9 +52,9 @@ def paired_rows(gains: ArrayLike, folds: int, *, confidence: float = 0.95) -> Pa
     If neither method is better, the differences of a row, over all repetitions together, were as
     likely to come out with the other sign. The sum that was seen is compared with all such flips,
     after it was made smaller for two reasons: rows are not independent (`variance_factor`), and
-    averaging over repetitions is given no credit in the variance, only in the sum. The second
-    keeps the test careful where a method depends much on its training rows. The interval holds 0
-    wherever p exceeds 1 - confidence.
+    averaging over repetitions is given no credit in the variance, only in the sum. Both keep the
+    test careful where a method depends much on its training rows. The interval holds 0 wherever p
+    exceeds 1 - confidence.
 
     Args:
         gains: for each repetition and row, the share of seeds that the method got right less the
@@ -78,8 +84,9 @@ def paired_rows(gains: ArrayLike, folds: int, *, confidence: float = 0.95) -> Pa
     single = float((table**2).sum()) / repeats  # of one repetition, rows taken as independent
     if single == 0:
         return PairedTest(test, 0.0, 1.0, (), 0.0, (0.0, 0.0), SAME_ROWS)
-    factor = variance_factor(repeats, folds)
     averaged = float((table.mean(axis=0) ** 2).sum())
+    instability = (1 - averaged / single) * repeats / (repeats - 1) if repeats > 1 else 1.0
+    factor = variance_factor(repeats, folds, instability)
     shrink = (factor * single / averaged) ** 0.5 if averaged > 0 else 1.0
     whole = _whole_numbers(table.sum(axis=0))
     p_value = sign_flip_p(whole, middle=True, shrink=shrink)
