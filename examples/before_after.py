@@ -1,9 +1,9 @@
-"""One line of a training loop, before and after: a network learns digits of which a third are mislabelled.
+"""One line of a training loop, before and after: digits of which a third are mislabelled.
 
     python examples/before_after.py     # about 20 seconds on one core
 
-Needs scikit-learn for the data (`pip install 'expacc[estimator]'`). Training labels are spoiled, test
-labels are not; the two losses get the same network, rows, seeds and number of steps.
+Needs scikit-learn for the data (`pip install 'expacc[estimator]'`). Training labels are spoiled,
+test labels are not; the two losses get the same network, rows, seeds and number of steps.
 """
 
 import torch
