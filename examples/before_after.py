@@ -47,6 +47,4 @@ for name, loss_of in (
     ("after:  leaky_expected_error", leaky_expected_error),
 ):
     right, learnt = torch.tensor([train(loss_of, seed) for seed in range(SEEDS)]).mean(0)
-    print(
-        f"{name:30} {right:5.1f} % of the test rows right, {learnt:5.1f} % of the wrong labels learnt"
-    )
+    print(f"{name:29} {right:.1f} % of test rows right, {learnt:.1f} % of wrong labels learnt")
