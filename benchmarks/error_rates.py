@@ -247,10 +247,12 @@ def start(designs: list[tuple[int, int]]) -> None:
     DESIGNS[:] = designs
 
 
-def rates(work: Work, costs: dict[int, float], studies: int, workers: int, title: str) -> Rates:
+def rates(
+    work: Work, costs: dict[int, float], studies: int, workers: int, seed: int, title: str
+) -> Rates:
     """For each case, by place: test → share of studies with a claim, and how many there were."""
     jobs = [
-        (place, block, max(1, round(studies / BLOCKS / cost)))
+        (place, block + BLOCKS * seed, max(1, round(studies / BLOCKS / cost)))
         for block in range(BLOCKS)
         for place, cost in costs.items()
     ]
@@ -286,7 +288,7 @@ def shown(console: Console, title: str, cases: dict[int, dict[str, object]], fou
     return told
 
 
-def about_one_table(console: Console, studies: int, workers: int) -> dict[str, object]:
+def about_one_table(console: Console, studies: int, workers: int, seed: int) -> dict[str, object]:
     tables = dict(enumerate((*NULL, *GAIN)))
     result: dict[str, object] = {}
     for title, places in (
@@ -298,14 +300,16 @@ def about_one_table(console: Console, studies: int, workers: int) -> dict[str, o
             place: {name: vars(tables[place])[name] for name in ("name", "rows", "noise")}
             for place in places
         }
-        found = rates(one_table, costs, studies, workers, title)
+        found = rates(one_table, costs, studies, workers, seed, title)
         result[title] = shown(console, title, cases, found)
     return result
 
 
-def about_several_tables(console: Console, studies: int, workers: int) -> dict[str, object]:
+def about_several_tables(
+    console: Console, studies: int, workers: int, seed: int
+) -> dict[str, object]:
     title = "False claims over several tables, %"
-    found = rates(many_tables, dict.fromkeys(range(len(MANY)), 1.0), studies, workers, title)
+    found = rates(many_tables, dict.fromkeys(range(len(MANY)), 1.0), studies, workers, seed, title)
     return {title: shown(console, title, {p: vars(c) for p, c in enumerate(MANY)}, found)}
 
 
@@ -314,16 +318,17 @@ def main() -> None:
     parser.add_argument("--about", choices=("one-table", "several-tables"), required=True)
     parser.add_argument("--design", choices=[f"{r}x{k}" for r, k in DESIGNS], help="only this one")
     parser.add_argument("--studies", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0, help="of other studies")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     asked = parser.parse_args()
     if asked.design:
         DESIGNS[:] = [(r, k) for r, k in DESIGNS if f"{r}x{k}" == asked.design]
     console = Console(width=160)
-    about = facts(studies=asked.studies)
+    about = facts(studies=asked.studies, seed=asked.seed)
     console.print(heading(about))
     work = about_one_table if asked.about == "one-table" else about_several_tables
-    result = {"facts": about, **work(console, asked.studies, asked.workers)}
+    result = {"facts": about, **work(console, asked.studies, asked.workers, asked.seed)}
     if not asked.dry_run:
         design = f"-{asked.design}" if asked.design else ""
         path = RESULTS / f"error-rates-{asked.about}{design}.json"
