@@ -13,8 +13,7 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 
 from expacc.ops.triton.exact_small import legal_noise, through_deviation
 from expacc.ops.triton.folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
-from expacc.ops.triton.integral import FAR
-from expacc.ops.triton.long import LONG_NODES, leads_of, long_gradient, loss_of
+from expacc.ops.triton.long import LONG_NODES, far_of, leads_of, long_gradient, loss_of
 from expacc.ops.triton.moments import deviation_of, finish, is_last, shrink_of
 from expacc.ops.triton.normal import TO_Y
 from expacc.ops.triton.softmax import read_rows
@@ -215,7 +214,7 @@ def many_backward_kernel(
         start = logits + row * row_stride
         own = tl.load(start + index * class_stride).to(tl.float32) * shrink
         lead, rival, scores = leads_of(
-            start, first, class_stride, classes, own, shrink, index.to(tl.int32), FAR / scale, BLOCK
+            start, first, class_stride, classes, own, shrink, index.to(tl.int32), far_of(scale), BLOCK
         )
         rival = rival & (
             lead <= (margin * deviation).to(tl.float32)
@@ -265,7 +264,7 @@ def many_margins_kernel(
     tl.store(aheads + row, tl.max(ahead.to(tl.int8), 0))
     tl.debug_barrier()  # what the row left is for all threads to read
     for first in range(0, rivals, BLOCK):
-        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, FAR / scale, BLOCK)
+        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, far_of(scale), BLOCK)
         gradient = _gradient(lead, rival, mine, scale, FAST)
         columns = first + tl.arange(0, BLOCK)
         tl.store(gradients + row * rivals + columns, gradient, mask=columns < rivals)

@@ -30,7 +30,6 @@ from torch import Tensor
 
 from expacc.ops.triton.integral import (
     DROP,
-    FAR,
     TO_Y_SQUARE,
     crossing_weight,
     is_over,
@@ -44,6 +43,7 @@ from expacc.ops.triton.integral import (
 from expacc.ops.triton.long import (
     LONG_NODES,
     distance_of,
+    far_of,
     integrate_long_row,
     leads_of,
     loss_of,
@@ -103,7 +103,7 @@ def _survey(
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score)."""
-    far = FAR / scale
+    far = far_of(scale)
     nearest = far
     near = scale * 0.0
     threat = scale * 0.0
@@ -121,7 +121,7 @@ def _survey(
         lower = tl.minimum(nearest, tl.min(tl.where(rival, lead, far), 0))
         d = (lead - lower) * (scale * TO_Y)
         near *= tl.exp2((lower - nearest) * (scale * (TO_Y * NEAR_RATE)))
-        near += tl.sum(tl.where(rival, tl.exp2(-NEAR_RATE * d), 0.0), 0)
+        near += tl.sum(tl.where(rival, tl.exp2(d * -NEAR_RATE), 0.0), 0)
         margin = lead * scale
         power = margin * tl.abs(margin) * -TO_Y_SQUARE
         power = tl.where(power > 1.0, 1.0, power)
@@ -137,7 +137,7 @@ def _fold(
     span, tilt, bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
-    far = FAR / scale
+    far = far_of(scale)
     order = tl.arange(0, GRID)
     products = tl.zeros([GRID], tl.float64)  # there may be a hundred blocks
     to_unit = 2.0 / span

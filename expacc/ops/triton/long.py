@@ -14,7 +14,6 @@ import triton.language as tl  # type: ignore[import-not-found,import-untyped,unu
 
 from expacc.ops.triton.integral import (
     DROP,
-    FAR,
     crossing_weight,
     lay_nodes,
     place_node,
@@ -27,6 +26,7 @@ __all__ = [
     "LONG_NODES",
     "LONG_STATS",
     "distance_of",
+    "far_of",
     "integrate_long_row",
     "leads_of",
     "long_gradient",
@@ -40,6 +40,15 @@ LONG_NODES = tl.constexpr(16)
 # coefficients instead of nodes.)
 LONG_STATS = 40
 CERTAIN = tl.constexpr(1e9)
+
+
+@triton.jit
+def far_of(scale):
+    """The lead beyond which a rival is out of reach: 1e7 in units of the noise.
+
+    A plain number: what a ``tl.constexpr`` on the left makes, newer interpreters do not take.
+    """
+    return 1e7 / scale
 
 
 @triton.jit
@@ -82,7 +91,7 @@ def _distances(
     wide_scale, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """d of a block of columns in units of y, far away where there is no rival; and who moves."""
-    far = FAR / scale
+    far = far_of(scale)
     whole, rest = split_scale(wide_scale)
     lead, rival, scores = leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK)
     moves = rival & (lead <= limit)
