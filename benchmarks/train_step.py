@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
+from expacc.ops.dispatch import BY_DEFAULT
 from kernels import gpu_facts, on_one_core
 from machine import RESULTS, heading
 from torch import Tensor, nn
@@ -32,7 +33,6 @@ from expacc.functional import (
     mixed_expected_error,
 )
 from expacc.ops.sampling import genz_orthant_prob
-from expacc.ops.triton.dispatch import BY_DEFAULT
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 BAR = 1.005

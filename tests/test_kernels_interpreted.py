@@ -21,7 +21,8 @@ TESTS = Path(__file__).resolve().parent
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 @pytest.mark.parametrize(
-    "check", ["mixtures", "exact", "long_rows", "hostile", "illegal", "large", "table", "head"]
+    "check",
+    ["mixtures", "exact", "long_rows", "hostile", "illegal", "large", "table", "head", "nodes"],
 )
 def test_interpreted(check):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
@@ -64,9 +65,9 @@ def mixtures():
     import torch
 
     from expacc.functional import mixed_expected_error
-    from expacc.ops.triton import softmax_plan
+    from expacc.ops.triton import softmax
 
-    softmax_plan._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
+    softmax._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
     weights = ((0.0, 1.0), (0.1, 1.0), (1.0, 0.0))
     shapes = ((3, 1), (70, 3), (5, 10), (4, 257))
     combinations = list(product(shapes, weights, ("none", "mean", "sum"), (False, True)))
@@ -85,15 +86,15 @@ def mixtures():
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
         for scores in (logits, wide[:, ::2]) if weighted else (logits,):
-            plan = softmax_plan.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
-            values, scratch = plan.forward(scores, target, weight, mixture)
-            grad = plan.backward(scores, target, weight, upstream, scratch)
+            plan = softmax.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
+            values, scratch = plan.forward(scores, target, weight, *mixture)
+            grad = plan.backward(scores, target, weight, *mixture, scratch, upstream)
             close(values, expected, 3e-7)
             close(grad, leaf.grad, 3e-7)
     logits, target, _, _ = batch(4, 5, seed=0)
     target[2] = 5
-    plan = softmax_plan.RowsPlan(logits, target, None, -100, "none", torch.float32)
-    values, _ = plan.forward(logits, target, None, (0.1, 1.0))
+    plan = softmax.RowsPlan(logits, target, None, -100, "none", torch.float32)
+    values, _ = plan.forward(logits, target, None, 0.1, 1.0)
     assert values.isnan().tolist() == [False, False, True, False]
 
 
@@ -172,17 +173,17 @@ def hostile():
     import torch
 
     from expacc.ops.triton.exact_plan import ExactPlan
-    from expacc.ops.triton.softmax_plan import RowsPlan
+    from expacc.ops.triton.softmax import RowsPlan
 
     for classes in (6, 70):
         logits, target, bad = unsound(classes)
         one = torch.ones(len(logits))
         for mixture, values_of_sound in (((0.0, 1.0), [0, 1, 1]), ((1.0, 0.0), [0, math.inf, 30])):
             plan = RowsPlan(logits, target, None, -100, "none", torch.float32)
-            values, scratch = plan.forward(logits, target, None, mixture)
+            values, scratch = plan.forward(logits, target, None, *mixture)
             assert values.isnan().tolist() == bad
             assert values[8:].tolist() == values_of_sound
-            grad = plan.backward(logits, target, None, one, scratch)
+            grad = plan.backward(logits, target, None, *mixture, scratch, one)
             assert grad.isnan().all(1).tolist() == bad
             assert not grad[8:].isnan().any()
         for log in (False, True):
@@ -209,7 +210,7 @@ def illegal():
     import torch
 
     from expacc.ops.triton.exact_plan import ExactPlan
-    from expacc.ops.triton.softmax_plan import RowsPlan
+    from expacc.ops.triton.softmax import RowsPlan
 
     bad = torch.tensor([0.0, -1.0, math.nan, math.inf, 1.0])
     for classes in (6, 70):
@@ -223,7 +224,7 @@ def illegal():
         weight = torch.ones(classes)
         weight[:5] = torch.tensor([-1.0, math.nan, math.inf, -math.inf, 1.0])
         plan = RowsPlan(logits, target, weight, -100, "none", torch.float32)
-        values, _ = plan.forward(logits, target, weight, (0.1, 1.0))
+        values, _ = plan.forward(logits, target, weight, 0.1, 1.0)
         assert values.isnan().tolist() == [True] * 4 + [False]
 
 
@@ -284,6 +285,7 @@ def table():
 def head():
     import torch
 
+    from expacc.contract import read_batch
     from expacc.functional import mixed_expected_error
     from expacc.ops.triton.head import HeadSettings, fused_head
 
@@ -295,9 +297,12 @@ def head():
     mass = torch.rand(11, generator=generator) + 0.5
     leaves = [part.requires_grad_() for part in (features, weight, bias)]
     for reduction in ("none", "mean", "sum"):
-        settings = HeadSettings((0.2, 1.0), mass, -100, reduction, torch.float32, 8)
-        found = fused_head(features, weight, bias, target, settings)
         logits = torch.nn.functional.linear(features, weight, bias)
+        given = {"weight": mass, "ignore_index": -100, "label_smoothing": 0.0}
+        scale = read_batch(logits, target, reduction=reduction, **given).scale
+        summed = reduction != "none"
+        settings = HeadSettings((0.2, 1.0), scale, -100, summed, torch.float32, 8)
+        found = fused_head(features, weight, bias, target, settings)
         expected = mixed_expected_error(
             logits, target, weight=mass, reduction=reduction, ce_weight=0.2, error_weight=1.0
         )
@@ -311,8 +316,64 @@ def head():
             close(two, three, 1e-5)
 
 
+def followed(loss, logits, target):
+    """Value and gradient of a loss, and the files of ours whose code ran for them."""
+    files = set()
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename))
+    try:
+        value = loss(logits, target)
+        value.backward()
+    finally:
+        sys.setprofile(None)
+    return value, {Path(name).name for name in files if f"{os.sep}expacc{os.sep}" in name}
+
+
+def nodes():
+    """The losses themselves by their fused node, as if this were a GPU; in at most nine files."""
+    import torch
+
+    from expacc.functional import exact_error, leaky_expected_error
+    from expacc.ops import dispatch
+    from expacc.ops.triton import node
+
+    node.is_plain_batch = lambda *_: True
+    dispatch.supports_triton = lambda *_: True
+    for loss, classes in ((leaky_expected_error, 6), (exact_error, 6), (exact_error, 70)):
+        logits, target, weight, generator = batch(5, classes, seed=classes, spread=1.0)
+        leaf, plain = (logits.clone().requires_grad_() for _ in range(2))
+        expected = loss(plain, target, impl="reference")
+        expected.backward()
+        loss(leaf, target).backward()  # makes the plan
+        close(leaf.grad, plain.grad, 1e-5)
+        leaf.grad = None
+        found, files = followed(loss, leaf, target)
+        assert type(found.grad_fn).__name__ == "_FusedLossBackward"
+        close(found, expected, 2e-6)
+        close(leaf.grad, plain.grad, 1e-5)
+        assert len(files) <= 9, sorted(files)
+        values = loss(leaf, target, weight=weight)
+        (once,) = torch.autograd.grad(values, leaf, retain_graph=True)
+        (again,) = torch.autograd.grad(values, leaf)  # computed again, since it was given away
+        assert torch.equal(once, again)
+        upstreams = torch.rand(3, 5, generator=generator)
+        many = []
+        for z, impl in ((leaf, "auto"), (plain, "reference")):
+            rows = loss(z, target, reduction="none", impl=impl)
+            many += torch.autograd.grad(rows, z, upstreams, is_grads_batched=True)
+        close(*many, 1e-5)
+        if loss is exact_error:
+            with pytest.raises(RuntimeError, match="exact_error must not be differentiated twice"):
+                torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
+            continue
+        seconds = []
+        for z, impl in ((leaf, "auto"), (plain, "reference")):
+            (first,) = torch.autograd.grad(loss(z, target, impl=impl), z, create_graph=True)
+            seconds += torch.autograd.grad(first.square().sum(), z)
+        close(*seconds, 1e-6)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # NumPy's, about 0/0 and log 0 that are then masked
     mend_interpreter()
-    checks = (mixtures, exact, long_rows, hostile, illegal, large, table, head)
+    checks = (mixtures, exact, long_rows, hostile, illegal, large, table, head, nodes)
     {check.__name__: check for check in checks}[sys.argv[1]]()

@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from expacc.ops import dispatch
 from expacc.ops.native import build as native
 
 ROWS, CLASSES = 3, 5
@@ -25,7 +26,7 @@ def library(tmp_path_factory):
             native.build_native()
         except RuntimeError as reason:
             pytest.skip(f"not built here: {reason}")
-    return native.library()
+    return dispatch.native_library
 
 
 class Driver:
@@ -287,4 +288,4 @@ def test_the_library_in_memory_cannot_be_changed(library):
 def test_asking_again_builds_nothing(library, monkeypatch):
     monkeypatch.setattr(native, "_content", None)
     native.build_native()
-    assert native.library() is library
+    assert dispatch.native_library is library

@@ -17,8 +17,8 @@ from expacc.functional import (
     linear_mixed_expected_error,
     mixed_expected_error,
 )
+from expacc.ops import dispatch
 from expacc.ops.orthant.node import orthant
-from expacc.ops.triton import dispatch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from expacc.functional import exact_error, leaky_expected_error, mixed_expected_error
+from expacc.ops import dispatch
 from expacc.ops.native import build as native
-from expacc.ops.triton import dispatch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -84,12 +84,12 @@ def test_the_same_bits_as_through_python(loss, dtype):
 @every
 def test_not_unless_it_was_asked_for(loss, monkeypatch):
     """By Python until then; a batch seen before is taken over at its next backward."""
-    library = native.library()
-    monkeypatch.setattr(native, "_library", None)
+    library = dispatch.native_library
+    monkeypatch.setattr(dispatch, "native_library", None)
     logits, target = batch(64, 100)
     found = [step(loss, logits, target) for _ in range(3)]
     assert not any(is_native(value) for value, _ in found)
-    monkeypatch.setattr(native, "_library", library)
+    monkeypatch.setattr(dispatch, "native_library", library)
     found += [step(loss, logits, target) for _ in range(2)]
     assert [is_native(value) for value, _ in found] == [False] * 4 + [True]
     assert all(torch.equal(value, found[0][0]) for value, _ in found)
@@ -189,7 +189,7 @@ def test_peak_memory_is_one_gradient(loss):
 def test_threads(loss, way, monkeypatch):
     """Several threads train side by side on the default stream."""
     if way == "python":
-        monkeypatch.setattr(native, "_library", None)
+        monkeypatch.setattr(dispatch, "native_library", None)
     batches = [batch(257, 10, seed=seed) for seed in range(4)]
     expected = [step(loss, *each) for each in batches]
     wrong = []

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.mode import is_plain_eager
+from expacc.ops.dispatch import is_plain_eager
 from expacc.ops.orthant.integral import integrate_chances, integrate_orthant
 
 __all__ = ["orthant", "orthant_chance", "orthant_logs"]

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from expacc.ops.dispatch import REDUCTIONS
+from expacc.ops.triton.batch import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
 from expacc.ops.triton.exact_large import (
     many_backward_kernel,
     many_margins_kernel,
@@ -18,13 +20,16 @@ from expacc.ops.triton.exact_large import (
 )
 from expacc.ops.triton.exact_small import margins_kernel, rows_backward_kernel, rows_kernel
 from expacc.ops.triton.folded import fold_table
-from expacc.ops.triton.launch import Launch, no_stream, power_of_two, stream_of
+from expacc.ops.triton.launch import (
+    Launch,
+    Scratch,
+    counter_of,
+    like,
+    no_stream,
+    power_of_two,
+    stream_of,
+)
 from expacc.ops.triton.long import LONG_STATS
-from expacc.ops.triton.moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
-from expacc.ops.triton.scratch import Scratch, counter_of, like
-from expacc.ops.triton.softmax_plan import REDUCTIONS
-
-__all__ = ["ExactPlan", "Saved", "orthant_forward"]
 
 _FEW_CLASSES = 64
 _MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others found
@@ -188,9 +193,9 @@ class ExactPlan:
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), wide)
         self.backward_ints = (strides, sigma_stride, ignore_index, has, each_row)
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
-        self.call = ignore_index, reduction, (limited, standardize, log, gradient)
         self.native: Any = None  # the same by C++, once that is built; False where there is none
-        self.reference: Any = None  # the same loss by operations of torch
+        self.call: Any = None  # what it was made for, and the same loss by operations of torch
+        self.reference: Any = None
 
     def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
         block = min(4096, max(4, power_of_two(self.classes)))

@@ -17,51 +17,41 @@ A row whose mode is far left (a rival many sigmas ahead) has a span that 30 mome
 goes the way of ``long.py``, node by node.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
-
 import functools
 import math
 
 import torch
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton
+import triton.language as tl
 from torch import Tensor
 
+from expacc.ops.triton.batch import loss_of
 from expacc.ops.triton.integral import (
-    DROP,
-    TO_Y_SQUARE,
-    crossing_weight,
-    is_over,
-    lay_nodes,
-    place_node,
-    small_of,
-    start_of_search,
-    step_out,
-    wide_margin,
-)
-from expacc.ops.triton.long import (
-    LONG_NODES,
-    distance_of,
-    far_of,
-    integrate_long_row,
-    leads_of,
-    loss_of,
-    split_scale,
-)
-from expacc.ops.triton.normal import (
     DENSITY,
+    DROP,
     LN2,
     TO_X,
     TO_Y,
+    TO_Y_SQUARE,
+    crossing_weight,
+    distance_of,
+    far_of,
+    is_over,
+    lay_nodes,
+    leads_of,
     log2_without,
+    place_node,
     reciprocal,
     rough_mills,
     rough_tail,
+    small_of,
+    split_scale,
+    start_of_search,
+    step_out,
     tail_of,
+    wide_margin,
 )
-
-__all__ = ["FOLDED_SPAN", "fold_table", "folded_gradient", "integrate_folded_row"]
+from expacc.ops.triton.long import LONG_NODES, integrate_long_row
 
 GRID = tl.constexpr(32)
 PAIRS = tl.constexpr(15)  # of moments: an even and an odd one; an odd number of them
