@@ -27,7 +27,6 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from expacc.ops.dispatch import BY_DEFAULT
 from machine import RESULTS, facts, heading
 from torch import Tensor
 
@@ -39,6 +38,7 @@ from expacc.functional import (
     mixed_expected_error,
 )
 from expacc.ops import build_native
+from expacc.ops.dispatch import BY_DEFAULT
 
 SHAPES = (
     (4096, 10, torch.float32),

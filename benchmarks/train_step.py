@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from expacc.ops.dispatch import BY_DEFAULT
 from kernels import gpu_facts, on_one_core
 from machine import RESULTS, heading
 from torch import Tensor, nn
@@ -32,6 +31,7 @@ from expacc.functional import (
     leaky_expected_error,
     mixed_expected_error,
 )
+from expacc.ops.dispatch import BY_DEFAULT
 from expacc.ops.sampling import genz_orthant_prob
 
 Loss = Callable[[Tensor, Tensor], Tensor]

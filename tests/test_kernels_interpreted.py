@@ -325,7 +325,7 @@ def followed(loss, logits, target):
         value.backward()
     finally:
         sys.setprofile(None)
-    return value, {Path(name).name for name in files if f"{os.sep}expacc{os.sep}" in name}
+    return value, {name for name in files if f"{os.sep}expacc{os.sep}" in name}
 
 
 def nodes():
