@@ -27,7 +27,7 @@ BY_DEFAULT = {"mixture": True, "exact": True}
 # The C++ node, once ``build_native`` was called.
 native_library: Any = None
 
-_HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
 
 
 def is_plain_eager() -> bool:
@@ -51,16 +51,11 @@ def wants_composed(upstream: Tensor) -> bool:
     )
 
 
-def has_triton() -> bool:
-    """Is Triton installed?"""
-    return _HAS_TRITON
-
-
 def triton_error(logits: Tensor, needs: str = "") -> ValueError:
     """Why 'triton' is impossible; ``needs`` is what else this loss must be for its kernels."""
     if not logits.is_cuda:
         reason = f"needs a CUDA tensor; logits are on {logits.device.type}"
-    elif not has_triton():
+    elif not HAS_TRITON:
         reason = "needs Triton, which is not installed"
     elif logits.dtype not in DTYPES:
         reason = f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
@@ -87,11 +82,9 @@ def supports_triton(
     """
     return (
         (impl == "triton" or (impl == "auto" and BY_DEFAULT[family]))
-        and type(logits) in _ORDINARY
-        and logits.is_cuda
+        and is_plain_batch(logits, target)
         and logits.ndim == 2
         and logits.dtype in DTYPES
-        and type(target) in _ORDINARY
         and target.dtype == torch.int64
         and target.ndim == 1
         and 0 < target.shape[0] == logits.shape[0] < _MOST_ROWS
@@ -100,8 +93,7 @@ def supports_triton(
         and reduction in REDUCTIONS
         and type(ignore_index) is int
         and (weight is None or _is_plain_weight(weight, logits))
-        and is_plain_eager()
-        and has_triton()
+        and HAS_TRITON
     )
 
 

@@ -179,9 +179,7 @@ def _log_counts(x: Tensor, noise: Noise, topk: int) -> tuple[Tensor, Tensor]:
     """
     above, below = noise.log_survival(x), noise.log_cdf(x)
     scale = torch.maximum(above, below)
-    absent = [torch.full_like(x, -torch.inf)] * (topk - 1)
-    last = [above] if topk == 1 else []
-    logs = [below, *last] if topk == 1 else [below, above, *absent[: topk - 1]]
+    logs = [below, above, *[torch.full_like(x, -torch.inf)] * (topk - 1)]
     table = torch.stack([(entry - scale).exp() for entry in logs], -1)
     log_scale = scale
     while table.shape[-2] > 1:

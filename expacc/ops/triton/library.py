@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.dispatch import BY_DEFAULT, DTYPES, has_triton
+from expacc.ops.dispatch import BY_DEFAULT, DTYPES, HAS_TRITON
 from expacc.ops.orthant.integral import integrate_orthant
 from expacc.ops.orthant.node import orthant
 
@@ -24,7 +24,7 @@ def takes_operation(logits: Tensor) -> bool:
         and logits.ndim == 2
         and logits.dtype in DTYPES
         and torch.compiler.is_compiling()
-        and has_triton()
+        and HAS_TRITON
     )
 
 
@@ -106,7 +106,7 @@ def _(info: Any, in_dims: Any, *tensors: Tensor) -> Any:
 def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rivals = margins.shape[-1]
     ours = margins.dtype == torch.float32 and nodes == 0 and rivals > 0
-    if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and has_triton()):
+    if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and HAS_TRITON):
         return integrate_orthant(margins, nodes)
     from expacc.ops.triton.exact_plan import orthant_forward
 
