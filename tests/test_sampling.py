@@ -65,13 +65,6 @@ def test_one_rival_needs_no_luck():
     torch.testing.assert_close(gradient[:, 0], density, rtol=1e-12, atol=0)
 
 
-@each_estimator
-@pytest.mark.parametrize("classes", [2, 3, 5, 12])
-def test_equal_classes_win_equally_often(estimator, classes):
-    values, _ = estimates(estimator, (0.0,) * (classes - 1), samples=64)
-    assert deviations(values, 1 / classes) < 4
-
-
 def test_the_gradient_is_theorem_4_3_without_its_misprint():
     # Given s_1 = 0 the second margin is N(m_2 - m_1/2, 3/2).
     first, second = 1.2, -0.4
