@@ -173,7 +173,6 @@ class ExactPlan:
         self.in_gradient = gradient and _fits_gradient(logits, self.few)
         if self.in_gradient:
             each_row = classes * logits.element_size() // _FLOAT_BYTES
-        self.dense = logits.stride() == (classes, 1)
         self.table = () if self.few else (fold_table(device),)
         ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
         ints = (*ints, int(log), kind, int(gradient))
@@ -254,10 +253,8 @@ class ExactPlan:
         rows, numbers, dots = saved
         if self.in_gradient:
             out = rows if rows.dtype == logits.dtype else rows.view(logits.dtype)
-        elif self.dense:
-            out = torch.empty_like(logits)
         else:
-            out = self._new(logits)
+            out = torch.empty_like(logits, memory_format=torch.contiguous_format)
         key = (upstream.dtype, upstream.stride())
         launches = self.backward_launches.get(key)
         if launches is None:
@@ -277,14 +274,10 @@ class ExactPlan:
         self.numbers.give_back(numbers, self.stream_of(self.index))
         return out
 
-    def _new(self, logits: Tensor) -> Tensor:
-        """Of the logits' shape and dtype, contiguous."""
-        return torch.empty((self.count, self.classes), dtype=logits.dtype, device=logits.device)
-
     def _new_rows(self, logits: Tensor) -> Tensor:
         if not self.in_gradient:
             return self.nothing if self.rows is self.nothing else torch.empty_like(self.rows)
-        gradient = torch.empty_like(logits) if self.dense else self._new(logits)
+        gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
         return gradient if logits.dtype == torch.float32 else gradient.view(torch.float32)
 
     def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:

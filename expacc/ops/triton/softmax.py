@@ -275,7 +275,6 @@ class RowsPlan:
         self.rest = (ignore_index, int(weight is not None))
         self.shape = (count, classes)
         self.mean = int(kind == 2)
-        self.dense = logits.stride() == (classes, 1)
         self.forward_launch = Launch(
             forward_kernel,
             programs,
@@ -334,10 +333,8 @@ class RowsPlan:
         place = 0
         if grad is not None:
             place = grad.data_ptr() & 15
-        elif self.dense:
-            grad = torch.empty_like(logits)
         else:
-            grad = torch.empty(self.shape, dtype=logits.dtype, device=logits.device)
+            grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
         key = (upstream.dtype, upstream.stride(), place)
         launch = self.backward_launches.get(key)
         if launch is None:
