@@ -38,7 +38,7 @@ from expacc.functional import (
     mixed_expected_error,
 )
 from expacc.ops import build_native
-from expacc.ops.triton.dispatch import BY_DEFAULT
+from expacc.ops.dispatch import BY_DEFAULT
 
 SHAPES = (
     (4096, 10, torch.float32),

@@ -31,8 +31,8 @@ from expacc.functional import (
     leaky_expected_error,
     mixed_expected_error,
 )
+from expacc.ops.dispatch import BY_DEFAULT
 from expacc.ops.sampling import genz_orthant_prob
-from expacc.ops.triton.dispatch import BY_DEFAULT
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 BAR = 1.005

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Poly1CrossEntropyLoss,
         TamedCrossEntropyLoss,
     )
+    from expacc.ops import build_native
     from expacc.optim import ASAM, GradientNormalizer
     from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
     from expacc.scheduled import ScheduledLoss
@@ -52,6 +53,7 @@ __all__ = [
     "TamedCrossEntropyLoss",
     "__version__",
     "baselines",
+    "build_native",
     "functional",
     "log_orthant_prob",
     "orthant_prob",
@@ -71,6 +73,7 @@ _HOMES = {
     "GradientNormalizer": "optim",
     "MaxMahalanobisCenterLoss": "centers",
     "ScheduledLoss": "scheduled",
+    "build_native": "ops",
     "log_orthant_prob": "probabilities",
     "orthant_prob": "probabilities",
     "win_probabilities": "probabilities",

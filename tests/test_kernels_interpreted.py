@@ -1,7 +1,7 @@
 """The Triton kernels on the CPU, through Triton's interpreter, against the plain losses.
 
-The interpreter is chosen by an environment variable when Triton is imported, so each test runs this
-file in a process of its own.
+The interpreter is chosen by an environment variable when Triton is imported, so each group of
+checks runs this file in a process of its own.
 """
 
 import importlib.util
@@ -15,17 +15,21 @@ from itertools import accumulate, product
 from pathlib import Path
 
 import pytest
+import torch
+
+from expacc.contract import read_batch
+from expacc.functional import exact_error, leaky_expected_error, mixed_expected_error
 
 TESTS = Path(__file__).resolve().parent
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 @pytest.mark.parametrize(
-    "check", ["mixtures", "exact", "long_rows", "hostile", "illegal", "large", "table", "head"]
+    "group", ["mixtures head", "exact table", "long_rows nodes", "hostile", "large"]
 )
-def test_interpreted(check):
+def test_interpreted(group):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(Path(__file__)), check]
+    command = [sys.executable, str(Path(__file__)), *group.split()]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -50,8 +54,6 @@ def close(found, expected, tolerance):
 
 
 def batch(rows, classes, seed, spread=5.0):
-    import torch
-
     generator = torch.Generator().manual_seed(seed)
     logits = torch.randn(rows, classes, generator=generator) * spread + 3
     target = torch.randint(0, classes, (rows,), generator=generator)
@@ -60,98 +62,103 @@ def batch(rows, classes, seed, spread=5.0):
     return logits, target, weight, generator
 
 
+def mixture_of(logits, target, mixture, upstream, weight=None, reduction="none"):
+    """Value and gradient of a mixture by the kernels."""
+    from expacc.ops.triton.softmax import RowsPlan
+
+    plan = RowsPlan(logits, target, weight, -100, reduction, torch.float32)
+    values, scratch = plan.forward(logits, target, weight, *mixture)
+    return values, plan.backward(logits, target, weight, *mixture, scratch, upstream)
+
+
+def exact_of(
+    logits,
+    target,
+    upstream,
+    *,
+    weight=None,
+    reduction="none",
+    sigma=1.0,
+    margin=math.inf,
+    standardize=False,
+    log=False,
+):
+    """Value and gradient of EXACT by the kernels."""
+    from expacc.ops.triton.exact_plan import ExactPlan
+
+    sigmas = sigma if isinstance(sigma, torch.Tensor) else None
+    flags = (sigmas, margin < math.inf, standardize, log, True)
+    plan = ExactPlan(logits, target, weight, -100, reduction, torch.float32, *flags)
+    values, saved = plan.forward(logits, target, weight, sigma, margin)
+    return values, plan.backward(logits, target, weight, sigma, margin, saved, upstream)
+
+
 def mixtures():
-    import torch
+    from expacc.ops.triton import softmax
 
-    from expacc.functional import mixed_expected_error
-    from expacc.ops.triton import softmax_plan
-
-    softmax_plan._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
+    softmax._LONGEST_BLOCK = 64  # so that a row of 257 is walked along
     weights = ((0.0, 1.0), (0.1, 1.0), (1.0, 0.0))
     shapes = ((3, 1), (70, 3), (5, 10), (4, 257))
     combinations = list(product(shapes, weights, ("none", "mean", "sum"), (False, True)))
     for shape, mixture, reduction, weighted in combinations[::7]:  # every value of each is met
         logits, target, weight, generator = batch(*shape, seed=shape[1])
-        weight = weight if weighted else None
+        keywords = {"weight": weight if weighted else None, "reduction": reduction}
         logits[1] = math.nan  # an ignored row
         wide = torch.zeros(shape[0], 2 * shape[1])
         wide[:, ::2] = logits
         leaf = logits.clone().requires_grad_()
-        ce_weight, error_weight = mixture
-        keywords = {"weight": weight, "reduction": reduction}
-        expected = mixed_expected_error(
-            leaf, target, ce_weight=ce_weight, error_weight=error_weight, **keywords
-        )
+        names = dict(zip(("ce_weight", "error_weight"), mixture, strict=True))
+        expected = mixed_expected_error(leaf, target, **names, **keywords)
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
         for scores in (logits, wide[:, ::2]) if weighted else (logits,):
-            plan = softmax_plan.RowsPlan(scores, target, weight, -100, reduction, torch.float32)
-            values, scratch = plan.forward(scores, target, weight, mixture)
-            grad = plan.backward(scores, target, weight, upstream, scratch)
+            values, grad = mixture_of(scores, target, mixture, upstream, **keywords)
             close(values, expected, 3e-7)
             close(grad, leaf.grad, 3e-7)
-    logits, target, _, _ = batch(4, 5, seed=0)
-    target[2] = 5
-    plan = softmax_plan.RowsPlan(logits, target, None, -100, "none", torch.float32)
-    values, _ = plan.forward(logits, target, None, (0.1, 1.0))
-    assert values.isnan().tolist() == [False, False, True, False]
 
 
-def compare_exact(shapes):
-    import torch
-
-    from expacc.functional import exact_error
-    from expacc.ops.triton.exact_plan import ExactPlan
-
+def compare_exact(shape):
     settings = (
         ("none", True, math.inf, False, 1.0, False),
         ("mean", True, 0.8, False, 0.3, True),
         ("sum", False, math.inf, True, "rows", True),
     )
-    for shape, setting in product(shapes, settings):
-        reduction, standardize, margin, log, sigma, weighted = setting
+    for reduction, standardize, margin, log, sigma, weighted in settings:
         logits, target, weight, generator = batch(*shape, seed=shape[1])
-        weight = weight if weighted else None
         if not standardize:  # a masked class
             logits[0, (target[0] + 1) % shape[1]] = -math.inf
         noise = torch.rand(shape[0], generator=generator) + 0.5 if sigma == "rows" else sigma
+        keywords = {"weight": weight if weighted else None, "reduction": reduction}
+        keywords |= {"standardize": standardize, "log": log}
         leaf = logits.clone().requires_grad_()
         expected = exact_error(
             leaf,
             target,
-            weight=weight,
-            reduction=reduction,
-            standardize=standardize,
             margin=None if margin == math.inf else margin,
-            log=log,
             sigma=noise[:, None] if sigma == "rows" else noise,
+            **keywords,
         )
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
-        numbers = (weight, noise, margin)
-        sigmas = noise if sigma == "rows" else None
-        flags = (margin < math.inf, standardize, log, True)
-        plan = ExactPlan(logits, target, weight, -100, reduction, torch.float32, sigmas, *flags)
-        values, saved = plan.forward(logits, target, *numbers)
+        values, grad = exact_of(logits, target, upstream, sigma=noise, margin=margin, **keywords)
         close(values, expected, 2e-6)
-        close(plan.backward(logits, target, *numbers, saved, upstream), leaf.grad, 1e-5)
+        close(grad, leaf.grad, 1e-5)
 
 
 def exact():
-    compare_exact(((4, 10),))
+    compare_exact((4, 10))
 
 
 def long_rows():
     from expacc.ops.triton import exact_plan
 
-    exact_plan._FEW_CLASSES = 8
-    compare_exact(((3, 20),))
+    few, exact_plan._FEW_CLASSES = exact_plan._FEW_CLASSES, 8
+    compare_exact((3, 20))
+    exact_plan._FEW_CLASSES = few
 
 
 def unsound(classes):
     """Rows without a winner, and three with one; labels, and which have none."""
-    import torch
-
     logits = torch.zeros(11, classes)
     target = torch.tensor([0, 0, 0, 0, 0, 0, classes, -3, 0, 0, 0])
     logits[0, 1] = math.nan
@@ -168,100 +175,65 @@ def unsound(classes):
 
 
 def hostile():
-    """Where there is no winner there is no number; a masked class and a sure loss are fine."""
-    import torch
+    """Where there is no winner there is no number; a masked class and a sure loss are fine.
 
-    from expacc.ops.triton.exact_plan import ExactPlan
-    from expacc.ops.triton.softmax_plan import RowsPlan
-
+    A noise or a weight that cannot be makes its rows NaN.
+    """
+    impossible = torch.tensor([0.0, -1.0, math.nan, math.inf, 1.0])
     for classes in (6, 70):
         logits, target, bad = unsound(classes)
         one = torch.ones(len(logits))
         for mixture, values_of_sound in (((0.0, 1.0), [0, 1, 1]), ((1.0, 0.0), [0, math.inf, 30])):
-            plan = RowsPlan(logits, target, None, -100, "none", torch.float32)
-            values, scratch = plan.forward(logits, target, None, mixture)
+            values, grad = mixture_of(logits, target, mixture, one)
             assert values.isnan().tolist() == bad
             assert values[8:].tolist() == values_of_sound
-            grad = plan.backward(logits, target, None, one, scratch)
             assert grad.isnan().all(1).tolist() == bad
             assert not grad[8:].isnan().any()
         for log in (False, True):
-            rest = (None, -100, "none", torch.float32, None, False, False, log, True)
-            plan = ExactPlan(logits, target, *rest)
-            values, saved = plan.forward(logits, target, None, 1.0, math.inf)
+            values, grad = exact_of(logits, target, one, log=log)
             assert values.isnan().tolist() == bad
             assert values[8:10].tolist() == [0, math.inf if log else 1]
-            grad = plan.backward(logits, target, None, 1.0, math.inf, saved, one)
             assert grad[:8].isnan().all()
             assert grad[8:10].abs().max() == 0
             assert grad[10].isfinite().all()
         # With one such row, of whichever kind, there is no deviation of the batch.
-        rest = (None, -100, "none", torch.float32, None, False, True, False, True)
         for place in range(6):  # those after have a label that no class has
-            some = torch.cat([logits[place : place + 1], logits[10:]])
-            labels = torch.cat([target[place : place + 1], target[10:]])
-            plan = ExactPlan(some, labels, *rest)
-            assert plan.forward(some, labels, None, 1.0, math.inf)[0].isnan().all(), place
-
-
-def illegal():
-    """A noise or a weight that cannot be makes its rows NaN."""
-    import torch
-
-    from expacc.ops.triton.exact_plan import ExactPlan
-    from expacc.ops.triton.softmax_plan import RowsPlan
-
-    bad = torch.tensor([0.0, -1.0, math.nan, math.inf, 1.0])
-    for classes in (6, 70):
+            some, labels = (torch.cat([t[place : place + 1], t[10:]]) for t in (logits, target))
+            values, _ = exact_of(some, labels, one[:2], standardize=True)
+            assert values.isnan().all(), place
         logits, target = torch.randn(5, classes), torch.arange(5)
-        rest = ("none", torch.float32, bad, False, False, False, True)
-        plan = ExactPlan(logits, target, None, -100, *rest)
-        values, saved = plan.forward(logits, target, None, bad, math.inf)
-        assert values.isnan().tolist() == [True] * 4 + [False]
-        grad = plan.backward(logits, target, None, bad, math.inf, saved, torch.ones(5))
-        assert grad.isnan().all(1).tolist() == [True] * 4 + [False]
         weight = torch.ones(classes)
         weight[:5] = torch.tensor([-1.0, math.nan, math.inf, -math.inf, 1.0])
-        plan = RowsPlan(logits, target, weight, -100, "none", torch.float32)
-        values, _ = plan.forward(logits, target, weight, (0.1, 1.0))
-        assert values.isnan().tolist() == [True] * 4 + [False]
+        for values, grad in (
+            exact_of(logits, target, one[:5], sigma=impossible),
+            mixture_of(logits, target, (0.1, 1.0), one[:5], weight),
+        ):
+            assert values.isnan().tolist() == [True] * 4 + [False]
+            assert grad.isnan().all(1).tolist() == [True] * 4 + [False]
 
 
 def large():
     """Logits up to float32's largest: the loss of logits a power of two smaller, standardised."""
-    import torch
-
-    from expacc.functional import exact_error
-    from expacc.ops.triton.exact_plan import ExactPlan
-
     for classes, margin in product((6, 70), (math.inf, 0.7)):
         small, target, _, _ = batch(5, classes, seed=classes)
-        rest = (None, -100, "mean", torch.float32, None, margin < math.inf, True, False, True)
         leaf = small.double().requires_grad_()
-        limit = None if margin == math.inf else margin
-        expected = exact_error(leaf, target, margin=limit)
+        expected = exact_error(leaf, target, margin=None if margin == math.inf else margin)
         expected.backward()
+        upstream = torch.tensor(2.0**100)
+        keywords = {"margin": margin, "reduction": "mean", "standardize": True}
         for power in (50, 100, 122):
-            logits = small * 2.0**power
-            plan = ExactPlan(logits, target, *rest)
-            values, saved = plan.forward(logits, target, None, 1.0, margin)
+            values, grad = exact_of(small * 2.0**power, target, upstream, **keywords)
             close(values, expected, 2e-6)
-            grad = plan.backward(logits, target, None, 1.0, margin, saved, torch.tensor(2.0**100))
             close(grad.double() * 2.0 ** (power - 100), leaf.grad, 1e-5)
+    for classes in (6, 70):
         ends = torch.full((2, classes), -3.4e38)
         ends[:, 0] = 3.4e38  # the first row wins by more than float32 can hold, the second loses
-        rest = (None, -100, "none", torch.float32, None, False, False, False, True)
-        labels = torch.tensor([0, 1])
-        plan = ExactPlan(ends, labels, *rest)
-        values, saved = plan.forward(ends, labels, None, 1.0, math.inf)
+        values, grad = exact_of(ends, torch.tensor([0, 1]), torch.ones(2))
         assert values.tolist() == [0, 1]
-        grad = plan.backward(ends, labels, None, 1.0, math.inf, saved, torch.ones(2))
         assert grad.abs().max() == 0
 
 
 def table():
-    import torch
-
     from expacc.ops.triton.exact_plan import orthant_forward
 
     cases = json.loads((TESTS / "tables" / "orthant.json").read_text())["cases"]
@@ -282,9 +254,6 @@ def table():
 
 
 def head():
-    import torch
-
-    from expacc.functional import mixed_expected_error
     from expacc.ops.triton.head import HeadSettings, fused_head
 
     generator = torch.Generator().manual_seed(0)
@@ -292,15 +261,15 @@ def head():
     bias = torch.randn(11, generator=generator)
     target = torch.randint(0, 11, (20,), generator=generator)
     target[3] = -100
-    mass = torch.rand(11, generator=generator) + 0.5
     leaves = [part.requires_grad_() for part in (features, weight, bias)]
+    keywords = {"weight": torch.rand(11, generator=generator) + 0.5, "ignore_index": -100}
     for reduction in ("none", "mean", "sum"):
-        settings = HeadSettings((0.2, 1.0), mass, -100, reduction, torch.float32, 8)
-        found = fused_head(features, weight, bias, target, settings)
         logits = torch.nn.functional.linear(features, weight, bias)
-        expected = mixed_expected_error(
-            logits, target, weight=mass, reduction=reduction, ce_weight=0.2, error_weight=1.0
-        )
+        keywords |= {"reduction": reduction, "label_smoothing": 0.0}
+        checked = read_batch(logits, target, **keywords)
+        parts = ((0.2, 1.0), checked.scale, -100, checked.summed, torch.float32, 8)
+        found = fused_head(features, weight, bias, target, HeadSettings(*parts))
+        expected = mixed_expected_error(logits, target, ce_weight=0.2, error_weight=1.0, **keywords)
         close(found, expected, 1e-6)
         upstream = torch.rand(expected.shape, generator=generator)
         ours = torch.autograd.grad(found, leaves, upstream, retain_graph=True)
@@ -311,8 +280,54 @@ def head():
             close(two, three, 1e-5)
 
 
+def files_of(call):
+    """The files of ours whose code runs in a call."""
+    files = set()
+    sys.setprofile(lambda frame, event, _: files.add(frame.f_code.co_filename))
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return {name for name in files if f"{os.sep}expacc{os.sep}" in name}
+
+
+def nodes():
+    """The losses themselves by their fused node, as if this were a GPU; in at most nine files."""
+    from expacc.ops import dispatch
+    from expacc.ops.triton import node
+
+    node.is_plain_batch = lambda *_: True
+    dispatch.supports_triton = lambda *_: True
+    for loss, classes in ((leaky_expected_error, 6), (exact_error, 6), (exact_error, 70)):
+        logits, target, _, generator = batch(5, classes, seed=classes, spread=1.0)
+        leaf, plain = (logits.clone().requires_grad_() for _ in range(2))
+        both = ((leaf, "auto"), (plain, "reference"))
+        found, expected = (loss(z, target, impl=impl) for z, impl in both)
+        assert type(found.grad_fn).__name__ == "_FusedLossBackward"
+        close(found, expected, 2e-6)
+        (once,) = torch.autograd.grad(found, leaf, retain_graph=True)
+        (again,) = torch.autograd.grad(found, leaf)  # made anew, since the first was given away
+        assert torch.equal(once, again)
+        close(once, torch.autograd.grad(expected, plain)[0], 1e-5)
+        files = files_of(lambda z=leaf, t=target, f=loss: f(z, t).backward())
+        assert 5 < len(files) <= 9, sorted(files)
+        upstreams, many, seconds = torch.rand(3, 5, generator=generator), [], []
+        for z, impl in both:
+            rows = loss(z, target, reduction="none", impl=impl)
+            many += torch.autograd.grad(rows, z, upstreams, is_grads_batched=True)
+        close(*many, 1e-5)
+        if loss is exact_error:
+            with pytest.raises(RuntimeError, match="exact_error must not be differentiated twice"):
+                torch.autograd.grad(loss(leaf, target), leaf, create_graph=True)
+            continue
+        for z, impl in both:
+            (first,) = torch.autograd.grad(loss(z, target, impl=impl), z, create_graph=True)
+            seconds += torch.autograd.grad(first.square().sum(), z)
+        close(*seconds, 1e-6)
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # NumPy's, about 0/0 and log 0 that are then masked
     mend_interpreter()
-    checks = (mixtures, exact, long_rows, hostile, illegal, large, table, head)
-    {check.__name__: check for check in checks}[sys.argv[1]]()
+    for name in sys.argv[1:]:
+        globals()[name]()

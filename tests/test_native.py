@@ -10,6 +10,7 @@ import sys
 import pytest
 import torch
 
+from expacc.ops import dispatch
 from expacc.ops.native import build as native
 
 ROWS, CLASSES = 3, 5
@@ -25,7 +26,7 @@ def library(tmp_path_factory):
             native.build_native()
         except RuntimeError as reason:
             pytest.skip(f"not built here: {reason}")
-    return native.library()
+    return dispatch.native_library
 
 
 class Driver:
@@ -106,10 +107,20 @@ def batch(dtype=torch.float32, classes=CLASSES):
     return logits, torch.zeros(ROWS, dtype=torch.int64)
 
 
-def test_forward_and_backward(library, driver):
-    run = plan(library, driver)
-    logits, target = batch()
-    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+@pytest.fixture
+def step(library, driver):
+    """A step with 2 and 0.5 for numbers, by a plan with these changes: the loss and its logits."""
+
+    def step(reduction="mean", **changes):
+        run = plan(library, driver, reduction, **changes)
+        logits, target = batch()
+        return run(logits, target, -100, reduction, 2.0, 0.5), logits
+
+    return step
+
+
+def test_forward_and_backward(step, driver):
+    loss, logits = step()
     torch.testing.assert_close(loss, 2 * logits.sum() + 0.5)
     assert loss.grad_fn.name() == "FusedLossBackward"
     (3 * loss).backward()
@@ -117,10 +128,8 @@ def test_forward_and_backward(library, driver):
     assert driver.launched == [(FORWARD, 6, 128, 64, None), (BACKWARD, 7, 32, 0, None)]
 
 
-def test_one_value_per_row(library, driver):
-    run = plan(library, driver, "none")
-    logits, target = batch()
-    losses = run(logits, target, -100, "none", 2.0, 0.5)
+def test_one_value_per_row(step):
+    losses, logits = step("none")
     torch.testing.assert_close(losses, 2 * logits.sum(1) + 0.5)
     (grad,) = torch.autograd.grad(losses, logits, torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(grad, torch.tensor([[2.0], [4.0], [6.0]]).expand(ROWS, CLASSES))
@@ -167,16 +176,14 @@ def test_other_batches_are_for_python(library, driver):
     assert driver.launched == []
 
 
-def test_python_is_asked_for_what_is_unusual(library, driver):
+def test_python_is_asked_for_what_is_unusual(step, driver):
     asked = []
 
     def fallback(logits, target, upstream, first, second):
         asked.append((torch.is_grad_enabled(), upstream.dtype, first, second))
         return logits * upstream
 
-    run = plan(library, driver, fallback=fallback)
-    logits, target = batch()
-    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    loss, logits = step(fallback=fallback)
     (grad,) = torch.autograd.grad(loss, logits, create_graph=True)
     (second,) = torch.autograd.grad(grad.square().sum(), logits)
     torch.testing.assert_close(second, 2 * logits)
@@ -184,21 +191,17 @@ def test_python_is_asked_for_what_is_unusual(library, driver):
     assert [function for function, *_ in driver.launched] == [FORWARD]
 
 
-def test_an_error_of_python_reaches_the_user(library, driver):
+def test_an_error_of_python_reaches_the_user(step):
     def fallback(*_):
         raise RuntimeError("must not be differentiated twice")
 
-    run = plan(library, driver, fallback=fallback)
-    logits, target = batch()
-    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    loss, logits = step(fallback=fallback)
     with pytest.raises(RuntimeError, match="must not be differentiated twice"):
         torch.autograd.grad(loss, logits, create_graph=True)
 
 
-def test_second_backward(library, driver):
-    run = plan(library, driver)
-    logits, target = batch()
-    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+def test_second_backward(step):
+    loss, logits = step()
     loss.backward(retain_graph=True)
     loss.backward()
     torch.testing.assert_close(logits.grad, torch.full_like(logits, 4.0))
@@ -206,16 +209,14 @@ def test_second_backward(library, driver):
         loss.backward()
 
 
-def test_a_gradient_that_is_spent_is_computed_again(library, driver):
+def test_a_gradient_that_is_spent_is_computed_again(step):
     asked = []
 
     def fallback(logits, *_):
         asked.append(True)
         return torch.ones_like(logits)
 
-    run = plan(library, driver, fallback=fallback, in_gradient=True)
-    logits, target = batch()
-    loss = run(logits, target, -100, "mean", 2.0, 0.5)
+    loss, logits = step(fallback=fallback, in_gradient=True)
     first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
     torch.testing.assert_close(first, torch.full_like(logits, 2.0))
     torch.testing.assert_close(second, torch.ones_like(logits))
@@ -233,18 +234,13 @@ def test_changed_logits_are_noticed(library, driver):
         loss.backward()
 
 
-def test_a_refused_launch_is_an_error(library, driver):
-    run = plan(library, driver)
+def test_a_refused_launch_is_an_error(step, driver):
     driver.code = 700
-    with pytest.raises(
-        RuntimeError, match="CUDA refused to launch a kernel of expacc; got error 700"
-    ):
-        run(*batch(), -100, "mean", 1.0, 0.0)
+    with pytest.raises(RuntimeError, match="refused to launch a kernel of expacc; got error 700"):
+        step()
 
 
-def test_saved_tensors_go_through_hooks(library, driver):
-    run = plan(library, driver)
-    logits, target = batch()
+def test_saved_tensors_go_through_hooks(step):
     packed = []
 
     def pack(tensor):
@@ -252,7 +248,8 @@ def test_saved_tensors_go_through_hooks(library, driver):
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        run(logits, target, -100, "mean", 2.0, 0.5).backward()
+        loss, logits = step()
+        loss.backward()
     assert [tensor.dtype for tensor in packed] == [torch.float32, torch.int64]
     torch.testing.assert_close(logits.grad, torch.full_like(logits, 2.0))
 
@@ -287,4 +284,4 @@ def test_the_library_in_memory_cannot_be_changed(library):
 def test_asking_again_builds_nothing(library, monkeypatch):
     monkeypatch.setattr(native, "_content", None)
     native.build_native()
-    assert native.library() is library
+    assert dispatch.native_library is library

@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from expacc import ops
+from expacc.ops import dispatch
 from expacc.ops.native import build as native
-from expacc.ops.native import cache as native_cache
-from expacc.ops.triton import node as kernels
+from expacc.ops.triton import node
 
 if sys.platform != "linux":
     pytest.skip("the node is built on Linux only", allow_module_level=True)
@@ -42,7 +42,7 @@ class Cache:
         self.make()
         monkeypatch.setenv("CXX", str(self.compiler))
         monkeypatch.setenv("XDG_CACHE_HOME", str(self.home))
-        monkeypatch.setattr(native, "_library", None)
+        monkeypatch.setattr(dispatch, "native_library", None)
         self.folder = native._path()
         self.file = self.folder / native._NAME
 
@@ -171,12 +171,12 @@ def test_links_are_followed_to_a_folder_that_is_looked_at_all_the_same(cache, tm
 def test_a_folder_that_is_exchanged_after_the_look_is_not_used(cache, tmp_path, monkeypatch):
     """As another user would, if a folder above were theirs."""
     native._content()
-    check = native_cache._check
+    check = native._check_folder
     evil = tmp_path / "evil"
     shutil.copytree(cache.home, evil)
     place = evil / cache.file.relative_to(cache.home)
     folder = os.open(place.parent, os.O_RDONLY)
-    native_cache.write_whole(folder, place.name, b"evil")
+    native._write_whole(folder, place.name, b"evil")
     os.close(folder)
 
     def exchanged(descriptor, name, *, last):
@@ -185,7 +185,7 @@ def test_a_folder_that_is_exchanged_after_the_look_is_not_used(cache, tmp_path, 
             cache.home.replace(tmp_path / "kept")
             evil.replace(cache.home)
 
-    monkeypatch.setattr(native_cache, "_check", exchanged)
+    monkeypatch.setattr(native, "_check_folder", exchanged)
     for moment in ancestors(cache):
         assert native._content() == GOOD, moment
         if not evil.exists():
@@ -234,7 +234,7 @@ def test_why_there_is_none(cache, monkeypatch, compiler, reason):
     with pytest.raises(RuntimeError) as refused:
         ops.build_native()
     assert str(refused.value).startswith(reason)
-    assert native.library() is None
+    assert dispatch.native_library is None
     assert {path.name for path in cache.folder.iterdir()} <= {"lock"}
 
 
@@ -252,15 +252,14 @@ def test_the_usual_folder(monkeypatch, tmp_path, home):
 
 PROGRAM = """
 import torch
-from expacc import ops, ExactLoss, functional
-from expacc.ops.native import build as native
-from expacc.ops.triton import node as kernels
-assert native.library() is None
+from expacc import ExactLoss, build_native, functional
+from expacc.ops import dispatch
+assert dispatch.native_library is None
 logits = torch.randn(8, 3, requires_grad=True)
 for loss in (ExactLoss(), functional.leaky_expected_error):
     loss(logits, torch.zeros(8, dtype=torch.long)).backward()
 if {asked}:
-    ops.build_native()
+    build_native()
 """
 
 
@@ -272,30 +271,23 @@ def program(cache, asked):
 def test_nothing_is_built_unless_asked_for(cache, monkeypatch):
     for value in ("auto", "wait", "on"):  # no variable asks for it
         monkeypatch.setenv("EXPACC_NATIVE", value)
-        assert native.library() is None
+        assert dispatch.native_library is None
     with program(cache, asked=False) as process:
         assert process.wait() == 0, process.stderr.read()
     assert cache.builds == 0
     assert not cache.home.exists()
 
 
-@pytest.mark.parametrize("node", ["_Exact", "_Mixture"])
-def test_a_batch_is_given_to_it_once_it_is_built(cache, monkeypatch, node):
+def test_a_batch_is_given_to_it_once_it_is_built(cache, monkeypatch):
     """What a backward decides, without a GPU: the rest is in tests/gpu."""
     asked, plan = [], SimpleNamespace(native=None)
-    for name in ("_exact", "_mixture"):
-        monkeypatch.setattr(kernels, f"_native{name}", lambda *_: asked.append(True) or False)
-        monkeypatch.setattr(kernels, f"{name}_gradient", lambda *_: torch.ones(2, 3))
+    monkeypatch.setattr(node, "_native_step", lambda *_: asked.append(True) or False)
+    monkeypatch.setattr(node, "_kernel_gradient", lambda *_: torch.ones(2, 3))
     call = SimpleNamespace(saved_tensors=(None, None), call=(plan, None, None))
-    for library, native_of_plan in [
-        (None, None),
-        (None, None),
-        (object(), False),
-        (object(), False),
-    ]:
-        monkeypatch.setattr(native, "_library", library)
+    for library, native_of_plan in [(None, None)] * 2 + [(object(), False)] * 2:
+        monkeypatch.setattr(dispatch, "native_library", library)
         with torch.no_grad():
-            getattr(kernels, node).backward(call, torch.ones(()))
+            node._FusedLoss.backward(call, torch.ones(()))
         assert plan.native is native_of_plan
     assert asked == [True]
 

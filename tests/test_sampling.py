@@ -65,13 +65,6 @@ def test_one_rival_needs_no_luck():
     torch.testing.assert_close(gradient[:, 0], density, rtol=1e-12, atol=0)
 
 
-@each_estimator
-@pytest.mark.parametrize("classes", [2, 3, 5, 12])
-def test_equal_classes_win_equally_often(estimator, classes):
-    values, _ = estimates(estimator, (0.0,) * (classes - 1), samples=64)
-    assert deviations(values, 1 / classes) < 4
-
-
 def test_the_gradient_is_theorem_4_3_without_its_misprint():
     # Given s_1 = 0 the second margin is N(m_2 - m_1/2, 3/2).
     first, second = 1.2, -0.4
@@ -237,6 +230,9 @@ def test_genz_needs_the_bytes_it_says():
         genz_orthant_prob(margins, generator=seeded(), max_bytes=needed - 1)
 
 
+ONLY_GENZ = {"clip", "max_bytes"}
+
+
 @each_estimator
 @pytest.mark.parametrize(
     ("margins", "options", "exception", "sentence"),
@@ -249,25 +245,16 @@ def test_genz_needs_the_bytes_it_says():
         (torch.zeros(3), {"samples": True}, TypeError, "samples must be an int; got True."),
         (torch.zeros(3), {"generator": 0}, TypeError, "generator must be a torch.Generator; got"),
         (torch.zeros(3, device="meta"), {}, ValueError, "generator must be on the device of"),
+        (torch.zeros(3), {"clip": 0}, ValueError, "clip must be finite and > 0; got 0. Use None"),
+        (torch.zeros(3), {"clip": math.inf}, ValueError, "clip must be finite and > 0; got inf."),
+        (torch.zeros(3), {"clip": "5"}, TypeError, "clip must be a number; got '5'."),
+        (torch.zeros(3), {"max_bytes": 0}, ValueError, "max_bytes must be >= 1; got 0."),
+        (torch.zeros(3), {"max_bytes": 1e9}, TypeError, "max_bytes must be an int; got 1000000000"),
     ],
 )
 def test_bad_arguments(estimator, margins, options, exception, sentence):
+    if ONLY_GENZ & options.keys() and estimator is not genz_orthant_prob:
+        exception, sentence = TypeError, "log_derivative_orthant_prob() got an unexpected keyword"
     with pytest.raises(exception) as refusal:
         estimator(margins, **{"generator": seeded(), **options})
-    assert str(refusal.value).startswith(sentence)
-
-
-@pytest.mark.parametrize(
-    ("options", "exception", "sentence"),
-    [
-        ({"clip": 0}, ValueError, "clip must be finite and > 0; got 0. Use None for no clip."),
-        ({"clip": math.inf}, ValueError, "clip must be finite and > 0; got inf."),
-        ({"clip": "5"}, TypeError, "clip must be a number; got '5'."),
-        ({"max_bytes": 0}, ValueError, "max_bytes must be >= 1; got 0."),
-        ({"max_bytes": 1e9}, TypeError, "max_bytes must be an int; got 1000000000.0."),
-    ],
-)
-def test_bad_arguments_of_genz(options, exception, sentence):
-    with pytest.raises(exception) as refusal:
-        genz_orthant_prob(torch.zeros(3), generator=seeded(), **options)
     assert str(refusal.value).startswith(sentence)

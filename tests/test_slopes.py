@@ -6,8 +6,7 @@ import pytest
 import torch
 
 import expacc
-from expacc.ops.orthant.slopes import win_slopes
-from expacc.ops.orthant.slopes_near import slopes_within
+from expacc.ops.orthant.slopes import slopes_within, win_slopes
 
 RIVALS = [1, 2, 3, 4, 5, 9, 15, 16, 30, 200]
 

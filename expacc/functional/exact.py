@@ -17,13 +17,13 @@ from expacc.ops import (
     contest,
     fused_exact,
     is_plain_eager,
-    no_kernels,
     orthant_chance,
     orthant_logs,
     target_log_prob,
+    triton_error,
 )
+from expacc.ops.dispatch import Implementation as Implementation
 from expacc.ops.orthant.noise import NOISES, NoiseName
-from expacc.ops.triton.dispatch import Implementation as Implementation
 from expacc.probabilities import win_probabilities
 
 __all__ = ["exact_error"]
@@ -115,7 +115,7 @@ def exact_error(
         and label_smoothing == 0
     ):  # nothing here that the checks below would refuse
         shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_exact(*shared, sigma, margin, standardize, log, impl, exact_error)
+        fused = fused_exact(shared, sigma, margin, standardize, log, impl, exact_error)
         if fused is not None:
             return fused
     check_choice("noise", noise, tuple(NOISES))
@@ -138,7 +138,7 @@ def exact_error(
     scales = read_sigma(sigma, batch, scores)
     if impl == "triton":
         needs = ", normal noise, topk 1, no sync, and one constant sigma for all or per row"
-        raise no_kernels(logits, needs)
+        raise triton_error(logits, needs)
     if standardize:
         scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
     values = _values(scores, scales, batch, margin, noise, topk, log)

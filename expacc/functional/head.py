@@ -4,15 +4,15 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from expacc.contract import Reduction
+from expacc.contract import Reduction, read_batch
 from expacc.errors import check_choice, check_count, reduction_error, tensor_error
 from expacc.functional.softmax import mixed_expected_error, mixture_weights
 from expacc.ops import (
     IMPLEMENTATIONS,
     Implementation,
     is_plain_eager,
-    no_kernels,
     supports_triton,
+    triton_error,
 )
 
 __all__ = ["linear_mixed_expected_error"]
@@ -105,12 +105,19 @@ def linear_mixed_expected_error(
     ):
         from expacc.ops.triton.head import HeadSettings, fused_head
 
-        settings = HeadSettings(
-            weights, class_weight, ignore_index, reduction, features.dtype, chunk
+        batch = read_batch(
+            like,
+            target,
+            weight=class_weight,
+            ignore_index=ignore_index,
+            reduction=reduction,
+            label_smoothing=0.0,
         )
+        scale = torch.as_tensor(batch.scale, dtype=torch.float64, device=like.device).expand(rows)
+        settings = HeadSettings(weights, scale, ignore_index, batch.summed, features.dtype, chunk)
         return fused_head(features.contiguous(), weight, bias, target, settings)
     if impl == "triton":
-        raise no_kernels(like, ", features and weight of one dtype, no autocast")
+        raise triton_error(like, ", features and weight of one dtype, no autocast")
 
     def loss_of(some: Tensor, labels: Tensor) -> Tensor:
         return mixed_expected_error(

@@ -18,7 +18,7 @@ from expacc.ops import (
     Implementation,
     error_of,
     fused_mixture,
-    no_kernels,
+    triton_error,
 )
 
 __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
@@ -63,15 +63,14 @@ def reduce_mixture(
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
     if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0:
-        fused = fused_mixture(
-            logits, target, weight, ignore_index, reduction, weights, mixture_formula, impl
-        )
+        shared = (logits, target, weight, ignore_index, reduction)
+        fused = fused_mixture(shared, weights, impl, reduce_mixture)
         if fused is not None:
             return fused
     if impl != "auto":
         check_choice("impl", impl, IMPLEMENTATIONS)
         if impl == "triton" and isinstance(logits, Tensor):
-            raise no_kernels(logits)
+            raise triton_error(logits)
     batch = read_batch(
         logits,
         target,

@@ -7,20 +7,29 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 import torch
 from torch import Tensor
 
-from expacc.ops.eager import Plan, eager_log_prob_loss
-from expacc.ops.formula import IDENTITY, Formula, apply_formula, error_of
-from expacc.ops.mode import is_plain_eager
+from expacc.ops.dispatch import (
+    CLASS_AXIS,
+    IMPLEMENTATIONS,
+    Implementation,
+    is_plain_eager,
+    supports_triton,
+    triton_error,
+)
+from expacc.ops.log_prob import (
+    IDENTITY,
+    Formula,
+    Plan,
+    apply_formula,
+    compose_log_prob_loss,
+    compute_dtype,
+    eager_log_prob_loss,
+    error_of,
+    row_dtype,
+)
 from expacc.ops.native.build import build_native
 from expacc.ops.orthant.all_classes import win_chances
 from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
-from expacc.ops.reference import (
-    CLASS_AXIS,
-    compose_log_prob_loss,
-    compute_dtype,
-    row_dtype,
-)
-from expacc.ops.triton.dispatch import IMPLEMENTATIONS, Implementation, no_kernels, supports_triton
 from expacc.ops.triton.library import row_log_prob, takes_operation
 from expacc.ops.triton.node import fused_exact, fused_mixture
 
@@ -39,12 +48,12 @@ __all__ = [
     "fused_mixture",
     "is_plain_eager",
     "log_prob_loss",
-    "no_kernels",
     "orthant_chance",
     "orthant_logs",
     "row_dtype",
     "supports_triton",
     "target_log_prob",
+    "triton_error",
     "win_chances",
 ]
 

@@ -34,11 +34,16 @@ import torch
 from torch import Tensor
 
 from expacc.errors import check_count, check_number, logits_error
-from expacc.ops.reference import compute_dtype
+from expacc.ops.log_prob import compute_dtype
+from expacc.ops.orthant.node import refuse_twice
 
 __all__ = ["genz_orthant_prob", "log_derivative_orthant_prob"]
 
 _SQRT2 = math.sqrt(2.0)
+_TWICE = (
+    "A sampled orthant probability must not be differentiated twice; got a double backward. Its "
+    "gradient is an estimate made together with its value."
+)
 
 
 def genz_orthant_prob(
@@ -250,26 +255,11 @@ class _Estimate(torch.autograd.Function):
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
         margins, gradient = ctx.saved_tensors
         # Through a node, so that the double backward is refused and not taken for zero.
-        return _once(margins, gradient * upstream[0].unsqueeze(-1)), None, None
-
-
-class _Once(torch.autograd.Function):
-    """A gradient that depends on the margins but has no gradient of its own."""
-
-    @staticmethod
-    def forward(ctx: Any, margins: Tensor, gradient: Tensor) -> Tensor:
-        return gradient.view_as(gradient)
-
-    @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> None:
-        raise RuntimeError(
-            "A sampled orthant probability must not be differentiated twice; got a double "
-            "backward. Its gradient is an estimate made together with its value."
-        )
+        gradient = gradient * upstream[0].unsqueeze(-1)
+        return refuse_twice(gradient, margins, _TWICE), None, None
 
 
 _estimate: Callable[..., Tensor] = _Estimate.apply
-_once: Callable[..., Tensor] = _Once.apply
 
 
 def _node(margins: Tensor, value: Tensor, gradient: Tensor | None) -> Tensor:

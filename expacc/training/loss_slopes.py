@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from expacc.ops import error_of
-from expacc.ops.orthant.slopes import EXP_MIN, win_slopes
-from expacc.ops.orthant.slopes_near import slopes_within
+from expacc.ops.orthant.slopes import EXP_MIN, slopes_within, win_slopes
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
 

@@ -18,7 +18,7 @@ def run_every_kernel():
         linear_mixed_expected_error,
         mixed_expected_error,
     )
-    from expacc.ops.triton.dispatch import BY_DEFAULT
+    from expacc.ops.dispatch import BY_DEFAULT
     from expacc.ops.triton.exact_plan import orthant_forward
 
     for family in BY_DEFAULT:

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from expacc.functional import exact_error, leaky_expected_error, mixed_expected_error
+from expacc.ops import dispatch
 from expacc.ops.native import build as native
-from expacc.ops.triton import dispatch
 
 if not torch.cuda.is_available():
     pytest.skip("needs a CUDA device", allow_module_level=True)
@@ -84,12 +84,12 @@ def test_the_same_bits_as_through_python(loss, dtype):
 @every
 def test_not_unless_it_was_asked_for(loss, monkeypatch):
     """By Python until then; a batch seen before is taken over at its next backward."""
-    library = native.library()
-    monkeypatch.setattr(native, "_library", None)
+    library = dispatch.native_library
+    monkeypatch.setattr(dispatch, "native_library", None)
     logits, target = batch(64, 100)
     found = [step(loss, logits, target) for _ in range(3)]
     assert not any(is_native(value) for value, _ in found)
-    monkeypatch.setattr(native, "_library", library)
+    monkeypatch.setattr(dispatch, "native_library", library)
     found += [step(loss, logits, target) for _ in range(2)]
     assert [is_native(value) for value, _ in found] == [False] * 4 + [True]
     assert all(torch.equal(value, found[0][0]) for value, _ in found)
@@ -167,10 +167,19 @@ def test_labels_out_of_range(loss):
     assert values.isnan().nonzero().flatten().tolist() == [3]
 
 
+@pytest.fixture(params=["native", "python"])
+def way(request, monkeypatch):
+    if request.param == "python":
+        monkeypatch.setattr(dispatch, "native_library", None)
+    return request.param
+
+
 @every
-def test_peak_memory_is_one_gradient(loss):
-    for classes, dtype in [(10, torch.float32), (100, torch.float32), (1000, torch.bfloat16)]:
-        logits, target = batch(65_536, classes, dtype)
+def test_peak_memory_is_one_gradient(loss, way):
+    shapes = [(65_536, 10, torch.float32), (65_536, 100, torch.float32)]
+    shapes += [(65_536, 1000, torch.bfloat16), (1024, 4096, torch.float32)]
+    for rows, classes, dtype in [*shapes, (1024, 16_384, torch.float32)]:
+        logits, target = batch(rows, classes, dtype)
         for _ in range(2):
             logits.grad = None
             loss(logits, target).backward()
@@ -178,18 +187,17 @@ def test_peak_memory_is_one_gradient(loss):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        loss(logits, target).backward()
+        value = loss(logits, target)
+        assert is_native(value) == (way == "native")
+        value.backward()
         extra = torch.cuda.max_memory_allocated() - before
-        of_rows = 40 * 65_536  # a softmax has three float64 of every row, and two of a program
+        of_rows = 40 * rows  # a softmax has three float64 of every row, and two of a program
         assert extra <= 1.02 * logits.nbytes + of_rows + 2**20, (classes, extra / logits.nbytes)
 
 
 @every
-@pytest.mark.parametrize("way", ["native", "python"])
-def test_threads(loss, way, monkeypatch):
+def test_threads(loss, way):
     """Several threads train side by side on the default stream."""
-    if way == "python":
-        monkeypatch.setattr(native, "_library", None)
     batches = [batch(257, 10, seed=seed) for seed in range(4)]
     expected = [step(loss, *each) for each in batches]
     wrong = []

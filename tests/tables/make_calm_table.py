@@ -13,9 +13,9 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.ops.orthant.float32_table import LEVEL, MOST_RIVALS, SOFTNESS
+from expacc.ops.orthant.float32 import LEVEL, MOST_RIVALS, SOFTNESS
 from expacc.ops.orthant.node import orthant
-from expacc.ops.orthant.normal import log_normal_cdf_and_mills
+from expacc.ops.orthant.noise import log_normal_cdf_and_mills
 
 DROP = 15.0
 BEND = 1.25**2 / 2  # of log(right/left): measured best

@@ -11,29 +11,24 @@ from typing import Any
 
 from torch import Tensor
 
-from expacc.ops.native.build import library
+from expacc.ops import dispatch
 from expacc.ops.triton.exact_plan import ExactPlan
-from expacc.ops.triton.launch import DEFAULT_STREAM, Launch, driver_addresses
-from expacc.ops.triton.scratch import counter_of
-from expacc.ops.triton.softmax_plan import RowsPlan
+from expacc.ops.triton.launch import DEFAULT_STREAM, Launch, counter_of, driver_addresses
+from expacc.ops.triton.softmax import RowsPlan
 
-__all__ = ["native_exact", "native_mixture"]
-
-# In the order of native.cpp.
+# In the order of node.cpp.
 _SLOTS = ("logits", "target", "values", "rows", "scratch", "dots", "upstream", "gradient")
-Fallback = Callable[[Tensor, Tensor, Tensor, float, float], Tensor]
-Run = Callable[[Tensor, Tensor, int, str, float, float], Tensor | None]
 
 
-def native_mixture(
-    plan: RowsPlan,
+def native_step(
+    plan: RowsPlan | ExactPlan,
     logits: Tensor,
     target: Tensor,
     upstream: Tensor,
     ignore_index: int,
     reduction: str,
-    fallback: Fallback,
-) -> Run | bool:
+    fallback: Callable[..., Tensor],
+) -> Any:
     """A function that does a step of batches like this; False if there is none.
 
     Args:
@@ -45,82 +40,45 @@ def native_mixture(
         reduction: as the plan has it.
         fallback: the gradient by way of Python.
     """
-    backward_launch = plan.backward_launches.get((upstream.dtype, upstream.stride(), 0))
     counter: str | Tensor = counter_of(plan.device, DEFAULT_STREAM) if plan.at_once else "scratch"
-    nothing = plan.nothing
-    tensors: tuple[str | Tensor, ...] = ("logits", "target", nothing, "values", "scratch", counter)
-    forward = [_kernel(plan.forward_launch, *tensors)]
+    describe = _mixture if isinstance(plan, RowsPlan) else _exact
+    sizes, in_gradient, forward, backward, tensors = describe(plan, upstream, counter)
     if plan.finish_launch is not None:
         forward.append(_kernel(plan.finish_launch, "scratch", "values"))
-    tensors = ("logits", "target", nothing, "upstream", "gradient", "scratch")
-    backward = [_kernel(backward_launch, *tensors)]
-    return _made(
-        (logits, target, plan.values, upstream, ignore_index, reduction),
-        (plan.scratch.size, 0, 0),
-        False,
-        forward,
-        backward,
-        fallback,
-        (nothing, counter),
-    )
-
-
-def native_exact(
-    plan: ExactPlan,
-    logits: Tensor,
-    target: Tensor,
-    upstream: Tensor,
-    ignore_index: int,
-    reduction: str,
-    fallback: Fallback,
-) -> Run | bool:
-    """As ``native_mixture``, of EXACT."""
-    dot_launch, backward_launch = plan.backward_launches.get(
-        (upstream.dtype, upstream.stride()), (None, None)
-    )
-    counter: str | Tensor = counter_of(plan.device, DEFAULT_STREAM) if plan.at_once else "scratch"
-    nothing = plan.nothing
-    forward = []
-    if plan.standardize:
-        forward.append(_kernel(plan.moments_launch, "logits", "target", "scratch"))
-    tensors: tuple[str | Tensor, ...] = ("logits", "target", nothing, nothing, "values", "dots")
-    tensors = (*tensors, "rows", "scratch", counter, *plan.table)
-    forward.append(_kernel(plan.rows_launch, *tensors))
-    if plan.finish_launch is not None:
-        forward.append(_kernel(plan.finish_launch, "scratch", "values"))
-    backward = []
-    if dot_launch is not None:
-        backward.append(_kernel(dot_launch, "dots", "upstream", "scratch"))
-    noise = () if plan.few else (nothing,)
-    tensors = ("logits", "target", nothing, *noise, "upstream", "rows", "gradient", "scratch")
-    backward.append(_kernel(backward_launch, *tensors))
-    dots = 0 if plan.dots is None else plan.dots.numel()
-    return _made(
-        (logits, target, plan.values, upstream, ignore_index, reduction),
-        (plan.numbers.size, dots, 0 if plan.in_gradient else plan.rows.numel()),
-        plan.in_gradient,
-        forward,
-        backward,
-        fallback,
-        (nothing, counter, *plan.table),
-    )
-
-
-def _made(
-    batch: tuple[Any, ...],
-    sizes: tuple[int, int, int],
-    in_gradient: bool,
-    forward: list[Any],
-    backward: list[Any],
-    fallback: Fallback,
-    keep: tuple[Any, ...],
-) -> Run | bool:
     driver = driver_addresses()
     if driver is None or None in forward or None in backward:
         return False
+    batch = (logits, target, plan.values, upstream, ignore_index, reduction)
+    keep = (plan.nothing, counter, *tensors)
     parts = (sizes, in_gradient, driver, forward, backward, fallback, keep)
-    run: Run = library().make(*batch, *parts).run
-    return run
+    return dispatch.native_library.make(*batch, *parts).run
+
+
+def _mixture(plan: Any, upstream: Tensor, counter: str | Tensor) -> tuple[Any, ...]:
+    """Sizes of scratch, dots and rows, is the last in the gradient, kernels, tensors to keep."""
+    launch = plan.backward_launches.get((upstream.dtype, upstream.stride(), 0))
+    given = ("logits", "target", plan.nothing)
+    forward = [_kernel(plan.forward_launch, *given, "values", "scratch", counter)]
+    backward = [_kernel(launch, *given, "upstream", "gradient", "scratch")]
+    return (plan.scratch.size, 0, 0), False, forward, backward, ()
+
+
+def _exact(plan: Any, upstream: Tensor, counter: str | Tensor) -> tuple[Any, ...]:
+    key = (upstream.dtype, upstream.stride())
+    dot_launch, launch = plan.backward_launches.get(key, (None, None))
+    given, nothing = ("logits", "target", plan.nothing), plan.nothing
+    forward, backward = [], []
+    if plan.standardize:
+        forward.append(_kernel(plan.moments_launch, "logits", "target", "scratch"))
+    rest = ("values", "dots", "rows", "scratch", counter, *plan.table)
+    forward.append(_kernel(plan.rows_launch, *given, nothing, *rest))
+    if dot_launch is not None:
+        backward.append(_kernel(dot_launch, "dots", "upstream", "scratch"))
+    noise = () if plan.few else (nothing,)
+    backward.append(_kernel(launch, *given, *noise, "upstream", "rows", "gradient", "scratch"))
+    dots = 0 if plan.dots is None else plan.dots.numel()
+    sizes = (plan.numbers.size, dots, 0 if plan.in_gradient else plan.rows.numel())
+    return sizes, plan.in_gradient, forward, backward, plan.table
 
 
 def _kernel(launch: Launch | None, *tensors: str | Tensor) -> tuple[Any, ...] | None:

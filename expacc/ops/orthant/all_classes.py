@@ -14,8 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.orthant.noise import NOISES, Noise
-from expacc.ops.orthant.quadrature import constant_like, fill_panels
+from expacc.ops.orthant.noise import NOISES, Noise, constant_like, fill_panels
 
 # (depth in nats, nodes): midpoint rule, whose error falls exponentially for the smooth noises.
 _GRID = {"normal": (45.0, 160), "logistic": (42.0, 320), "gumbel": (42.0, 640)}

@@ -8,7 +8,7 @@ offset_i = (mu_y - mu_i)/sigma_i and ratio_i = sigma_y/sigma_i. So
 and given z the rivals are independent: a product of F for k = 1, a Poisson-binomial sum for k > 1.
 
 The general road: nodes are placed without a gradient, then everything is ordinary differentiable
-torch, to any order. ``orthant.py`` is the fast road for equal normal noise and k = 1.
+torch, to any order. ``integral.py`` is the fast road for equal normal noise and k = 1.
 
 Nodes: Gauss–Legendre on panels that meet at the mode of the k = 1 integrand over the R-k+1 easiest
 rivals, which has the shape of the integrand up to a factor of R over k-1. Panels meet again where a
@@ -21,8 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.orthant.noise import NOISES, Noise
-from expacc.ops.orthant.quadrature import fill_panels
+from expacc.ops.orthant.noise import NOISES, Noise, fill_panels
 
 # Nodes per panel, and how deep the integral goes, in nats below its mode.
 _PANEL_NODES = {torch.float64: 32, torch.float32: 14}
@@ -180,9 +179,7 @@ def _log_counts(x: Tensor, noise: Noise, topk: int) -> tuple[Tensor, Tensor]:
     """
     above, below = noise.log_survival(x), noise.log_cdf(x)
     scale = torch.maximum(above, below)
-    absent = [torch.full_like(x, -torch.inf)] * (topk - 1)
-    last = [above] if topk == 1 else []
-    logs = [below, *last] if topk == 1 else [below, above, *absent[: topk - 1]]
+    logs = [below, above, *[torch.full_like(x, -torch.inf)] * (topk - 1)]
     table = torch.stack([(entry - scale).exp() for entry in logs], -1)
     log_scale = scale
     while table.shape[-2] > 1:

@@ -37,9 +37,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.orthant.float32 import LIFT, SLOPE, integrate_calm, is_calm
-from expacc.ops.orthant.float32_table import MOST_RIVALS
-from expacc.ops.orthant.normal import DEEP, deep_tail, log_normal_cdf_and_mills
+from expacc.ops.orthant.float32 import LIFT, MOST_RIVALS, SLOPE, integrate_calm, is_calm
+from expacc.ops.orthant.noise import DEEP, deep_tail, log_normal_cdf_and_mills
 
 __all__ = ["NODES", "Chances", "integrate_chances", "integrate_orthant"]
 
@@ -316,7 +315,7 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _may_be_calm(flat: Tensor, nodes: int) -> bool:
-    """Could the float32 rule of ``calm.py`` do? For its own number of nodes only."""
+    """Could the float32 rule of ``float32.py`` do? For its own number of nodes only."""
     return (
         flat.dtype == torch.float32
         and flat.is_cpu

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.mode import is_plain_eager
+from expacc.ops.dispatch import is_plain_eager
 from expacc.ops.orthant.integral import integrate_chances, integrate_orthant
 
 __all__ = ["orthant", "orthant_chance", "orthant_logs"]
@@ -46,25 +46,31 @@ def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 class _RefuseTwice(torch.autograd.Function):
-    """The gradient, tied to the margins by a node that refuses to be differentiated."""
+    """A gradient, tied to its source by a node that refuses to be differentiated."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(gradient: Tensor, margins: Tensor) -> Tensor:
+    def forward(gradient: Tensor, source: Tensor, sentence: str) -> Tensor:
         return gradient.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
+        ctx.sentence = inputs[2]
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        raise RuntimeError(_TWICE)
+        raise RuntimeError(ctx.sentence)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise RuntimeError(_TWICE)
+        raise RuntimeError(ctx.sentence)
+
+
+def refuse_twice(gradient: Tensor, source: Tensor, sentence: str) -> Tensor:
+    """The gradient by ``source``, which says this to whoever differentiates it again."""
+    result: Tensor = _RefuseTwice.apply(gradient, source, sentence)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _gradient(margins: Tensor, saved: tuple[Tensor, ...], d_log_p: Any, d_log_q: Any) -> Tensor:
@@ -73,7 +79,7 @@ def _gradient(margins: Tensor, saved: tuple[Tensor, ...], d_log_p: Any, d_log_q:
     with torch.no_grad():
         gradient = _chain(saved, d_log_p, d_log_q)
     if torch.is_grad_enabled():
-        gradient = _RefuseTwice.apply(gradient, margins)  # type: ignore[no-untyped-call]
+        gradient = refuse_twice(gradient, margins, _TWICE)
     return gradient
 
 
@@ -155,7 +161,7 @@ class _EagerChance(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph
             with torch.no_grad():
                 result = _scale(gradient, grad_outputs[0], ctx.factor)
-            result = _RefuseTwice.apply(result, margins)  # type: ignore[no-untyped-call]
+            result = refuse_twice(result, margins, _TWICE)
         else:
             result = _scale(gradient, grad_outputs[0], ctx.factor)
         return result, None, None, None

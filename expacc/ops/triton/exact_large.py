@@ -5,75 +5,36 @@ once more and writes its gradient: nothing of the logits' size is kept in betwee
 rows one after the other, so that the sums of a large batch are few.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
+import triton
+import triton.language as tl
 
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-from expacc.ops.triton.exact_small import legal_noise, through_deviation
+from expacc.ops.triton.batch import (
+    RUN_TIME,
+    deviation_of,
+    finish,
+    is_last,
+    legal_noise,
+    loss_of,
+    read_rows,
+    shrink_of,
+    through_deviation,
+)
 from expacc.ops.triton.folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
-from expacc.ops.triton.integral import FAR
-from expacc.ops.triton.long import LONG_NODES, leads_of, long_gradient, loss_of
-from expacc.ops.triton.moments import deviation_of, finish, is_last, shrink_of
-from expacc.ops.triton.normal import TO_Y
-from expacc.ops.triton.softmax import read_rows
-
-__all__ = ["many_backward_kernel", "many_margins_kernel", "many_rows_kernel"]
+from expacc.ops.triton.integral import TO_Y, far_of, leads_of
+from expacc.ops.triton.long import LONG_NODES, long_gradient
 
 _STATS = tl.constexpr(40)
 _PLAIN = tl.constexpr(2)  # the gradient as it is, of no loss
 
 
-@triton.jit(
-    do_not_specialize=[
-        "count",
-        "ignore_index",
-        "parts",
-        "each",
-        "stats_stride",
-        "has_weight",
-        "has_sigmas",
-        "standardize",
-        "log",
-        "reduction",
-        "gradient",
-    ]
-)
+@triton.jit(do_not_specialize=RUN_TIME)
 def many_rows_kernel(
-    logits,
-    target,
-    weight,
-    sigmas,
-    values,
-    dots,
-    stats,
-    numbers,
-    counter,
-    table,
-    sigma: "fp32",  # noqa: F821
-    margin: "fp32",  # noqa: F821
-    count,
-    classes,
-    parts,
-    each,
-    stats_stride,
-    row_stride,
-    class_stride,
-    target_stride,
-    sigma_stride,
-    ignore_index,
-    has_weight,
-    has_sigmas,
-    standardize,
-    log,
-    reduction,
-    gradient,
-    LIMITED: tl.constexpr,
-    BLOCK: tl.constexpr,
-    NARROW: tl.constexpr,
-    FAST: tl.constexpr,
-):
+    logits, target, weight, sigmas, values, dots, stats, numbers, counter, table,
+    sigma: "fp32", margin: "fp32",  # noqa: F821
+    count, classes, parts, each, stats_stride, row_stride, class_stride, target_stride,
+    sigma_stride, ignore_index, has_weight, has_sigmas, standardize, log, reduction, gradient,
+    LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
     """The loss of ``each`` rows, or its sum; and what their gradients need."""
     program = tl.program_id(0)
     programs = tl.num_programs(0)
@@ -98,23 +59,11 @@ def many_rows_kernel(
             shrink = shrink_of(deviation)
             own = tl.load(start + index * class_stride).to(tl.float32) * shrink
             small_log2, ahead, along = integrate_folded_row(
-                start,
-                class_stride,
-                classes,
-                own,
-                shrink,
-                index.to(tl.int32),
+                start, class_stride, classes, own, shrink, index.to(tl.int32),
                 (margin * deviation * shrink).to(tl.float32),
                 1.0 / (deviation * shrink * legal_noise(noise)),
-                log,
-                gradient,
-                table,
-                stats + row * stats_stride,
-                LIMITED,
-                BLOCK,
-                NARROW,
-                FAST,
-            )
+                log, gradient, table, stats + row * stats_stride, LIMITED, BLOCK, NARROW, FAST,
+            )  # fmt: skip
             loss, _slope = loss_of(small_log2, ahead, log)
             value = loss * chain
             through += along.to(tl.float64) * chain
@@ -149,47 +98,14 @@ def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
     return tl.where(rival, gradient, 0.0)
 
 
-@triton.jit(
-    do_not_specialize=[
-        "count",
-        "ignore_index",
-        "blocks",
-        "stats_stride",
-        "has_weight",
-        "has_sigmas",
-        "standardize",
-        "reduction",
-    ],
-    do_not_specialize_on_alignment=["upstream"],
-)
+@triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
 def many_backward_kernel(
-    logits,
-    target,
-    weight,
-    sigmas,
-    upstream,
-    stats,
-    out,
-    numbers,
-    sigma: "fp32",  # noqa: F821
-    margin: "fp32",  # noqa: F821
-    count,
-    classes,
-    blocks,
-    stats_stride,
-    row_stride,
-    class_stride,
-    target_stride,
-    sigma_stride,
-    upstream_stride,
-    ignore_index,
-    has_weight,
-    has_sigmas,
-    standardize,
-    reduction,
-    BLOCK: tl.constexpr,
-    FAST: tl.constexpr,
-):
+    logits, target, weight, sigmas, upstream, stats, out, numbers,
+    sigma: "fp32", margin: "fp32",  # noqa: F821
+    count, classes, blocks, stats_stride, row_stride, class_stride, target_stride, sigma_stride,
+    upstream_stride, ignore_index, has_weight, has_sigmas, standardize, reduction,
+    BLOCK: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
     """The gradient of a block of columns of one row."""
     row = (tl.program_id(0) // blocks).to(tl.int64)
     first = (tl.program_id(0) % blocks) * BLOCK
@@ -215,7 +131,15 @@ def many_backward_kernel(
         start = logits + row * row_stride
         own = tl.load(start + index * class_stride).to(tl.float32) * shrink
         lead, rival, scores = leads_of(
-            start, first, class_stride, classes, own, shrink, index.to(tl.int32), FAR / scale, BLOCK
+            start,
+            first,
+            class_stride,
+            classes,
+            own,
+            shrink,
+            index.to(tl.int32),
+            far_of(scale),
+            BLOCK,
         )
         rival = rival & (
             lead <= (margin * deviation).to(tl.float32)
@@ -236,21 +160,12 @@ def many_backward_kernel(
     tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=RUN_TIME)
 def many_margins_kernel(
-    margins,
-    smalls,
-    aheads,
-    gradients,
-    stats,
-    table,
-    count,
-    rivals,
-    row_stride,
-    BLOCK: tl.constexpr,
-    NARROW: tl.constexpr,
-    FAST: tl.constexpr,
-):
+    margins, smalls, aheads, gradients, stats, table,
+    count, rivals, row_stride,
+    BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
     """The integral of one row of given margins, contiguous, and its gradient."""
     row = tl.program_id(0).to(tl.int64)
     start = margins + row * row_stride
@@ -265,7 +180,7 @@ def many_margins_kernel(
     tl.store(aheads + row, tl.max(ahead.to(tl.int8), 0))
     tl.debug_barrier()  # what the row left is for all threads to read
     for first in range(0, rivals, BLOCK):
-        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, FAR / scale, BLOCK)
+        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, far_of(scale), BLOCK)
         gradient = _gradient(lead, rival, mine, scale, FAST)
         columns = first + tl.arange(0, BLOCK)
         tl.store(gradients + row * rivals + columns, gradient, mask=columns < rivals)

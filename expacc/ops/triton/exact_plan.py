@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from expacc.ops.dispatch import REDUCTIONS
+from expacc.ops.triton.batch import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
 from expacc.ops.triton.exact_large import (
     many_backward_kernel,
     many_margins_kernel,
@@ -18,13 +20,16 @@ from expacc.ops.triton.exact_large import (
 )
 from expacc.ops.triton.exact_small import margins_kernel, rows_backward_kernel, rows_kernel
 from expacc.ops.triton.folded import fold_table
-from expacc.ops.triton.launch import Launch, no_stream, power_of_two, stream_of
+from expacc.ops.triton.launch import (
+    Launch,
+    Scratch,
+    counter_of,
+    like,
+    no_stream,
+    power_of_two,
+    stream_of,
+)
 from expacc.ops.triton.long import LONG_STATS
-from expacc.ops.triton.moments import MOST_PARTS, dot_kernel, finish_kernel, moments_kernel
-from expacc.ops.triton.scratch import Scratch, counter_of, like
-from expacc.ops.triton.softmax_plan import REDUCTIONS
-
-__all__ = ["ExactPlan", "Saved", "orthant_forward"]
 
 _FEW_CLASSES = 64
 _MOST_PROGRAMS = 2048  # of the rows; the last of them adds up what the others found
@@ -168,7 +173,6 @@ class ExactPlan:
         self.in_gradient = gradient and _fits_gradient(logits, self.few)
         if self.in_gradient:
             each_row = classes * logits.element_size() // _FLOAT_BYTES
-        self.dense = logits.stride() == (classes, 1)
         self.table = () if self.few else (fold_table(device),)
         ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
         ints = (*ints, int(log), kind, int(gradient))
@@ -188,9 +192,9 @@ class ExactPlan:
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), wide)
         self.backward_ints = (strides, sigma_stride, ignore_index, has, each_row)
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
-        self.call = ignore_index, reduction, (limited, standardize, log, gradient)
         self.native: Any = None  # the same by C++, once that is built; False where there is none
-        self.reference: Any = None  # the same loss by operations of torch
+        self.call: Any = None  # what it was made for, and the same loss by operations of torch
+        self.reference: Any = None
 
     def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
         block = min(4096, max(4, power_of_two(self.classes)))
@@ -249,10 +253,8 @@ class ExactPlan:
         rows, numbers, dots = saved
         if self.in_gradient:
             out = rows if rows.dtype == logits.dtype else rows.view(logits.dtype)
-        elif self.dense:
-            out = torch.empty_like(logits)
         else:
-            out = self._new(logits)
+            out = torch.empty_like(logits, memory_format=torch.contiguous_format)
         key = (upstream.dtype, upstream.stride())
         launches = self.backward_launches.get(key)
         if launches is None:
@@ -272,14 +274,10 @@ class ExactPlan:
         self.numbers.give_back(numbers, self.stream_of(self.index))
         return out
 
-    def _new(self, logits: Tensor) -> Tensor:
-        """Of the logits' shape and dtype, contiguous."""
-        return torch.empty((self.count, self.classes), dtype=logits.dtype, device=logits.device)
-
     def _new_rows(self, logits: Tensor) -> Tensor:
         if not self.in_gradient:
             return self.nothing if self.rows is self.nothing else torch.empty_like(self.rows)
-        gradient = torch.empty_like(logits) if self.dense else self._new(logits)
+        gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
         return gradient if logits.dtype == torch.float32 else gradient.view(torch.float32)
 
     def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:

@@ -1,4 +1,4 @@
-"""Triton kernels around the orthant integral: EXACT from logits to loss and gradient.
+"""Triton kernels of EXACT for rows of up to 64 classes, which are held on chip.
 
 Forward, for a batch that is standardised: sums of the logits (``moments_kernel``), then the rows
 (``rows_kernel``: gather, margin, scale, integral, gradient), the last program of which reduces.
@@ -9,29 +9,223 @@ one pass: the rows' gradients times upstream, plus what flows through the standa
 
 since a row of g sums to zero, and m is 1/std times what it would be without.
 
-Rows of many classes are in ``exact_large.py``.
+The factors of eight rivals are multiplied before one logarithm is taken; in rows where squares are
+large ("deep") they are summed apart, relative to those at the mode. Rows of more classes are in
+``exact_large.py``.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
+import triton
+import triton.language as tl
 
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+from expacc.ops.triton.batch import (
+    RUN_TIME,
+    deviation_of,
+    finish,
+    is_last,
+    legal_noise,
+    loss_of,
+    read_rows,
+    shrink_of,
+    through_deviation,
+)
+from expacc.ops.triton.integral import (
+    DROP,
+    FAR,
+    TO_Y,
+    TO_Y_SQUARE,
+    crossing_weight,
+    is_over,
+    lay_nodes,
+    log2_products,
+    place_node,
+    reciprocal,
+    rough_mills,
+    small_of,
+    start_of_search,
+    step_out,
+    tail_of,
+    wide_margin,
+)
 
-from expacc.ops.triton.integral import integrate_rows
-from expacc.ops.triton.long import loss_of
-from expacc.ops.triton.moments import deviation_of, finish, is_last, shrink_of
-from expacc.ops.triton.softmax import read_rows
-
-__all__ = [
-    "legal_noise",
-    "margins_kernel",
-    "rows_backward_kernel",
-    "rows_kernel",
-    "through_deviation",
-]
-
+ABSENT = tl.constexpr(1e18)
 _NODES = tl.constexpr(16)
+
+
+# ------------------------------------------------------------------- the integral, on chip
+
+
+@triton.jit
+def _row_sum(tile):
+    return tl.sum(tl.sum(tile, 2), 1)
+
+
+@triton.jit
+def _row_min(tile):
+    return tl.min(tl.min(tile, 2), 1)
+
+
+@triton.jit
+def _slope(d, u, centre, FAST: tl.constexpr):
+    """L' and -L'' of the shape at u, (rows,), for d (rows, groups, 8) in units of y."""
+    mills, curve = rough_mills(d + (u * TO_Y)[:, None, None], FAST)
+    return centre - u + _row_sum(mills), 1.0 + _row_sum(curve)
+
+
+@triton.jit
+def _find_interval(d, lowest, ahead, shape, FAST: tl.constexpr):
+    """(u0, left, right): the mode of the shape, and how far it reaches on either side.
+
+    d is in units of y; ``shape`` is d with the target in the nearest rival's place where ahead.
+    """
+    rivals = _row_sum(tl.exp2(-3.3971 * d)) - ahead.to(tl.float32)
+    u, centre, curve = start_of_search(rivals, lowest, ahead, FAST)
+    # Newton on the row itself, until a step is short beside the width of the shape.
+    steps = 0
+    while steps < 12:
+        slope, curve = _slope(shape, u, centre, FAST)
+        move = slope / curve
+        u += move
+        moving = tl.max((tl.abs(move) * tl.sqrt(curve) > 0.5).to(tl.int32), 0)
+        steps += 1 + 12 * (1 - moving)
+    more = tl.log(1.0 + _row_sum(tl.where(d < 1e17, 1.0, 0.0)))
+    drop_left = tl.where(ahead, more, 0.0) + DROP
+    left = tl.sqrt(2.0 * drop_left / curve)
+    right = tl.sqrt(2.0 / curve * DROP)
+    for _ in range(2):
+        slope, curve = _slope(shape, u - left, centre, FAST)
+        left = step_out(left, slope, curve, drop_left)
+        slope, curve = _slope(shape, u + right, centre, FAST)
+        right = step_out(right, -slope, curve, tl.zeros_like(curve) + DROP)
+    return u, left, right
+
+
+@triton.jit
+def _factors(y, FAST: tl.constexpr):
+    """Φ as hit (1 - miss), where no square is large; and the density 2^(-y²)."""
+    density = tl.exp2(-(y * y))
+    other = density * tail_of(y, FAST)  # Φ(-|x|)
+    is_left = y < 0
+    return tl.where(is_left, other, 1.0), tl.where(is_left, 0.0, other), density
+
+
+@triton.jit
+def _deep_factors(d, u, y0, delta, scaled, FAST: tl.constexpr):
+    """Φ as hit (1 - miss) 2^(-square), and the numerator of φ/Φ, for points (points,).
+
+    Squares are relative to those at the mode; densities are scaled by 2^(u²) where ``scaled``.
+    """
+    y = d + u[:, None, None]
+    tail = tail_of(y, FAST)
+    density = tl.exp2(-(y * y))
+    is_left = y < 0
+    mine = d + y0[:, None, None]
+    below = tl.minimum(mine, 0.0)
+    low = tl.minimum(y, 0.0)
+    square = delta[:, None, None] * (2.0 * mine + delta[:, None, None])
+    square = tl.where(tl.maximum(mine, y) < 0, square, low * low - below * below)
+    beyond = tl.exp2(-d * (2.0 * u[:, None, None] + d))
+    beyond = tl.where(is_left, tl.exp2(u * u)[:, None, None], beyond)
+    top = tl.where(scaled[:, None, None], beyond, tl.where(is_left, 1.0, density))
+    hit = tl.where(is_left, tail, 1.0)
+    return hit, tl.where(is_left, 0.0, density * tail), top, square
+
+
+@triton.jit
+def integrate_rows(
+    lead, rival, columns, scale, own, best, wide_scale,
+    ROWS: tl.constexpr, GROUPS: tl.constexpr, NODES: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
+    """The integral of rows of margins ``lead`` · ``scale``, and its gradient.
+
+    Args:
+        lead: (rows, groups, 8), float32.
+        rival: the same shape; False where there is nobody.
+        columns: the number of each column, the same shape.
+        scale: (rows,), > 0.
+        own: the target's score, (rows,).
+        best: the best rival's.
+        wide_scale: the scale in float64.
+
+    Returns:
+        log2 of the smaller of P and 1-P as float64; whether that is 1-P; ∂P/∂margin divided by the
+        smaller; and the margins.
+    """
+    lead = tl.maximum(lead, (-1.0 / scale * FAR)[:, None, None])
+    nearest = _row_min(tl.where(rival, lead, float("inf")))
+    nearest = tl.minimum(nearest, 1.0 / scale * FAR)
+    d = tl.where(rival, (lead - nearest[:, None, None]) * scale[:, None, None], ABSENT)
+    d = tl.minimum(d, ABSENT)  # a difference may overflow
+    lowest = nearest * scale
+    margins = d + lowest[:, None, None]
+    gone = lowest >= 9.99999e6
+    power = tl.minimum(margins * tl.abs(margins) * -TO_Y_SQUARE, 1.0)
+    ahead = _row_sum(tl.exp2(power)) < 1.0
+    d = d * TO_Y
+    first = _row_min(tl.where(d == 0, columns, 2147483647))
+    replaced = ahead[:, None, None] & (columns == first[:, None, None])
+    shape = tl.where(replaced, (lowest * -TO_Y)[:, None, None], d)
+    mode, left, right = _find_interval(d, lowest, ahead, shape, FAST)
+
+    reach, skew, before = lay_nodes(left, right, NODES)
+    y0 = mode * TO_Y
+    zy0 = (mode - lowest) * TO_Y
+    edge = tl.minimum(d + (y0 - left * TO_Y)[:, None, None], 0.0)
+    scaled = ahead & (mode + right > 9.0)  # densities are scaled by 2^(y²), y that of u
+    deep = tl.max(((_row_sum(edge * edge) > 90.0) | scaled).to(tl.int32), 0) > 0
+    some_ahead = tl.max(ahead.to(tl.int32), 0) > 0
+
+    base = tl.zeros([ROWS], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    shift = tl.zeros([ROWS], tl.float32)
+    gradient = tl.zeros([ROWS, GROUPS, 8], tl.float32)
+    if deep:
+        below = tl.minimum(d + y0[:, None, None], 0.0)
+        base = _row_sum(below * below)
+        for node in range(NODES):
+            growth, delta = place_node(node, before, skew, reach, NODES)
+            u = y0 + delta
+            hit, miss, top, square = _deep_factors(d, u, y0, delta, scaled, FAST)
+            lift = tl.where(scaled, delta * (2.0 * y0 + delta), 0.0)
+            mills = top * reciprocal(hit - miss, FAST)
+            log_product = tl.sum(
+                log2_products(hit, miss, ROWS, GROUPS, FAST) - tl.sum(square, 2), 1
+            )
+            if node == 0:
+                shift = log_product
+            relative = log_product - shift - lift
+            weight = tl.exp2(relative - delta * (2.0 * zy0 + delta)) * (1.0 + growth)
+            gradient += mills * weight[:, None, None]
+            crossing = crossing_weight(zy0, delta, relative, growth, FAST) * _row_sum(mills)
+            total += tl.where(ahead, crossing, weight)
+    else:
+        # No square is large: Φ itself is a number, and eight of them can be multiplied.
+        for node in range(NODES):
+            growth, delta = place_node(node, before, skew, reach, NODES)
+            y = d + (y0 + delta)[:, None, None]
+            hit, miss, density = _factors(y, FAST)
+            mills = density * reciprocal(hit - miss, FAST)
+            log_product = tl.sum(log2_products(hit, miss, ROWS, GROUPS, FAST), 1)
+            if node == 0:
+                shift = log_product
+            relative = log_product - shift
+            weight = tl.exp2(relative - delta * (2.0 * zy0 + delta)) * (1.0 + growth)
+            gradient += mills * weight[:, None, None]
+            if some_ahead:
+                crossing = crossing_weight(zy0, delta, relative, growth, FAST) * _row_sum(mills)
+                total += tl.where(ahead, crossing, weight)
+            else:
+                total += weight
+
+    exact = is_over(own, best, nearest)
+    margin = wide_margin(own, best, nearest, exact, wide_scale)
+    small_log2, factor = small_of(
+        total, shift, base, mode, margin, reach, skew, ahead, scaled, NODES
+    )
+    gradient = tl.where(gone[:, None, None], 0.0, gradient * factor[:, None, None])
+    return tl.where(gone, float("-inf"), small_log2), ahead | gone, gradient, margins
+
+
+# ------------------------------------------------------------------------------ the kernels
 
 
 @triton.jit
@@ -42,65 +236,14 @@ def _tile(program, count, classes, ROWS: tl.constexpr, GROUPS: tl.constexpr):
     return rows, rows < count, columns[None, :, :] + tl.zeros([ROWS, 1, 1], tl.int32)
 
 
-@triton.jit
-def legal_noise(sigma):
-    """NaN for what no noise can be."""
-    return tl.where((sigma > 0) & (sigma < float("inf")), sigma, float("nan"))
-
-
-@triton.jit
-def through_deviation(scores, numbers, slope):
-    """What flows through the standard deviation; nothing to a masked class."""
-    # In float64: large scores and a small slope are both beyond float32.
-    along = (scores.to(tl.float64) - tl.load(numbers + 4)) * slope
-    return tl.where(scores != float("-inf"), along.to(tl.float32), 0.0)
-
-
-@triton.jit(
-    do_not_specialize=[
-        "count",
-        "ignore_index",
-        "parts",
-        "has_weight",
-        "has_sigmas",
-        "standardize",
-        "log",
-        "reduction",
-        "gradient",
-        "at_once",
-    ]
-)
+@triton.jit(do_not_specialize=RUN_TIME)
 def rows_kernel(
-    logits,
-    target,
-    weight,
-    sigmas,
-    values,
-    dots,
-    gradients,
-    numbers,
-    counter,
-    sigma: "fp32",  # noqa: F821
-    margin: "fp32",  # noqa: F821
-    count,
-    classes,
-    parts,
-    row_stride,
-    class_stride,
-    target_stride,
-    sigma_stride,
-    ignore_index,
-    has_weight,
-    has_sigmas,
-    standardize,
-    log,
-    reduction,
-    gradient,
-    at_once,
-    ROWS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    FAST: tl.constexpr,
-):
+    logits, target, weight, sigmas, values, dots, gradients, numbers, counter,
+    sigma: "fp32", margin: "fp32",  # noqa: F821
+    count, classes, parts, row_stride, class_stride, target_stride, sigma_stride, ignore_index,
+    has_weight, has_sigmas, standardize, log, reduction, gradient, at_once,
+    ROWS: tl.constexpr, GROUPS: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
     """The loss of some rows, or its sum; and the gradient of each row's loss by its logits."""
     program = tl.program_id(0)
     rows, inside, columns = _tile(program, count, classes, ROWS, GROUPS)
@@ -182,31 +325,13 @@ def rows_kernel(
             tl.store(counter, 0)
 
 
-@triton.jit(
-    do_not_specialize=["count", "ignore_index", "has_weight", "standardize", "reduction"],
-    do_not_specialize_on_alignment=["upstream"],
-)
+@triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
 def rows_backward_kernel(
-    logits,
-    target,
-    weight,
-    upstream,
-    gradients,
-    out,
-    numbers,
-    count,
-    classes,
-    row_stride,
-    class_stride,
-    target_stride,
-    upstream_stride,
-    ignore_index,
-    has_weight,
-    standardize,
-    reduction,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    logits, target, weight, upstream, gradients, out, numbers,
+    count, classes, row_stride, class_stride, target_stride, upstream_stride, ignore_index,
+    has_weight, standardize, reduction,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """The rows' gradients times weight, upstream and 1/divisor; and through the deviation."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)
@@ -237,19 +362,12 @@ def rows_backward_kernel(
     tl.store(out + place, result.to(out.dtype.element_ty), mask=mask)
 
 
-@triton.jit(do_not_specialize=["count"])
+@triton.jit(do_not_specialize=RUN_TIME)
 def margins_kernel(
-    margins,
-    smalls,
-    aheads,
-    gradients,
-    count,
-    rivals,
-    row_stride,
-    ROWS: tl.constexpr,
-    GROUPS: tl.constexpr,
-    FAST: tl.constexpr,
-):
+    margins, smalls, aheads, gradients,
+    count, rivals, row_stride,
+    ROWS: tl.constexpr, GROUPS: tl.constexpr, FAST: tl.constexpr,
+):  # fmt: skip
     """The integral of given margins, (N, R), contiguous in R."""
     rows, inside, columns = _tile(tl.program_id(0), count, rivals, ROWS, GROUPS)
     there = inside[:, None, None] & (columns < rivals)

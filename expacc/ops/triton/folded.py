@@ -17,51 +17,41 @@ A row whose mode is far left (a rival many sigmas ahead) has a span that 30 mome
 goes the way of ``long.py``, node by node.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
-
 import functools
 import math
 
 import torch
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import triton
+import triton.language as tl
 from torch import Tensor
 
+from expacc.ops.triton.batch import loss_of
 from expacc.ops.triton.integral import (
-    DROP,
-    FAR,
-    TO_Y_SQUARE,
-    crossing_weight,
-    is_over,
-    lay_nodes,
-    place_node,
-    small_of,
-    start_of_search,
-    step_out,
-    wide_margin,
-)
-from expacc.ops.triton.long import (
-    LONG_NODES,
-    distance_of,
-    integrate_long_row,
-    leads_of,
-    loss_of,
-    split_scale,
-)
-from expacc.ops.triton.normal import (
     DENSITY,
+    DROP,
     LN2,
     TO_X,
     TO_Y,
+    TO_Y_SQUARE,
+    crossing_weight,
+    distance_of,
+    far_of,
+    is_over,
+    lay_nodes,
+    leads_of,
     log2_without,
+    place_node,
     reciprocal,
     rough_mills,
     rough_tail,
+    small_of,
+    split_scale,
+    start_of_search,
+    step_out,
     tail_of,
+    wide_margin,
 )
-
-__all__ = ["FOLDED_SPAN", "fold_table", "folded_gradient", "integrate_folded_row"]
+from expacc.ops.triton.long import LONG_NODES, integrate_long_row
 
 GRID = tl.constexpr(32)
 PAIRS = tl.constexpr(15)  # of moments: an even and an odd one; an odd number of them
@@ -103,7 +93,7 @@ def _survey(
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score)."""
-    far = FAR / scale
+    far = far_of(scale)
     nearest = far
     near = scale * 0.0
     threat = scale * 0.0
@@ -121,7 +111,7 @@ def _survey(
         lower = tl.minimum(nearest, tl.min(tl.where(rival, lead, far), 0))
         d = (lead - lower) * (scale * TO_Y)
         near *= tl.exp2((lower - nearest) * (scale * (TO_Y * NEAR_RATE)))
-        near += tl.sum(tl.where(rival, tl.exp2(-NEAR_RATE * d), 0.0), 0)
+        near += tl.sum(tl.where(rival, tl.exp2(d * -NEAR_RATE), 0.0), 0)
         margin = lead * scale
         power = margin * tl.abs(margin) * -TO_Y_SQUARE
         power = tl.where(power > 1.0, 1.0, power)
@@ -137,7 +127,7 @@ def _fold(
     span, tilt, bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
-    far = FAR / scale
+    far = far_of(scale)
     order = tl.arange(0, GRID)
     products = tl.zeros([GRID], tl.float64)  # there may be a hundred blocks
     to_unit = 2.0 / span

@@ -13,19 +13,17 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from expacc.ops.mode import wants_composed
-from expacc.ops.triton.softmax_plan import rows_plan
-
-__all__ = ["HeadSettings", "fused_head"]
+from expacc.ops.dispatch import wants_composed
+from expacc.ops.triton.softmax import rows_plan
 
 
 class HeadSettings(NamedTuple):
     """What is not differentiated: the loss, and how many rows make a chunk."""
 
     weights: tuple[float, float]  # of cross entropy and of the error
-    class_weight: Tensor | None
+    scale: Tensor  # of every row, (N,), float64: class weight and divisor, as the contract has them
     ignore_index: int
-    reduction: str
+    summed: bool
     dtype: torch.dtype
     chunk: int
 
@@ -59,16 +57,18 @@ def _walk(
         part = slice(start, min(rows, start + settings.chunk))
         some, labels = features[part], target[part]
         logits = torch.nn.functional.linear(some, weight, bias)
-        mass = settings.class_weight
-        plan = rows_plan(logits, labels, mass, settings.ignore_index, "none", torch.float64)
-        found, scratch = plan.forward(logits, labels, mass, settings.weights)
+        plan = rows_plan(logits, labels, None, settings.ignore_index, "none", torch.float64)
+        found, scratch = plan.forward(logits, labels, None, *settings.weights)
         if values is not None:
             values[part] = found
         if upstream is None:
             del logits  # before the next chunk's are made
             continue
         # In place: every element is read before it is written, by the same thread.
-        grad = plan.backward(logits, labels, mass, upstream[part], scratch, grad=logits)
+        some_upstream = upstream[part]
+        grad = plan.backward(
+            logits, labels, None, *settings.weights, scratch, some_upstream, grad=logits
+        )
         if grad_features is not None:
             torch.mm(grad, weight, out=grad_features[part])
         if grad_weight is not None:
@@ -77,20 +77,6 @@ def _walk(
             grad_bias.add_(grad.sum(0, dtype=torch.float32))
         del logits, grad
     return _Gradients(grad_features, grad_weight, grad_bias)
-
-
-def _row_scale(target: Tensor, settings: HeadSettings, classes: int) -> Tensor:
-    """What every row's value, which holds its class weight, is divided by; (N,)."""
-    one = torch.ones((), dtype=torch.float64, device=target.device)
-    if settings.reduction == "mean":
-        kept = target != settings.ignore_index
-        if settings.class_weight is None:
-            total = kept.sum(dtype=torch.float64)
-        else:
-            index = torch.where(kept & (target >= 0) & (target < classes), target, 0)
-            total = torch.where(kept, settings.class_weight.double()[index], 0).sum()
-        one = 1 / torch.where(total == 0, 1, total)
-    return one.expand(target.shape)
 
 
 class _Head(torch.autograd.Function):
@@ -108,10 +94,10 @@ class _Head(torch.autograd.Function):
         ctx.settings = settings
         values = torch.empty(features.shape[0], dtype=torch.float64, device=features.device)
         ctx.gradients = None
-        if settings.reduction == "none":
+        scale = settings.scale
+        if not settings.summed:
             _walk(inputs, settings, values, None, (False, False, False))
-            return values.to(settings.dtype)
-        scale = _row_scale(target, settings, weight.shape[0])
+            return (values * scale).to(settings.dtype)
         needs = ctx.needs_input_grad[:3]
         ctx.gradients = _walk(inputs, settings, values, scale if any(needs) else None, needs)
         return (values * scale).sum().to(settings.dtype)
@@ -130,14 +116,13 @@ class _Head(torch.autograd.Function):
                 "linear_mixed_expected_error must be differentiated for one upstream at a time; "
                 "got a batch of them. Compute the logits and use mixed_expected_error."
             )
-        if settings.reduction == "none":
-            found = _walk(inputs, settings, None, upstream, needs)
+        if not settings.summed:
+            found = _walk(inputs, settings, None, upstream * settings.scale, needs)
         else:
             # Scaled in place and given away; a second backward makes them again.
             found, ctx.gradients = ctx.gradients, None
             if found is None:
-                scale = _row_scale(inputs[3], settings, inputs[1].shape[0])
-                found = _walk(inputs, settings, None, scale, needs)
+                found = _walk(inputs, settings, None, settings.scale, needs)
             for grad in found:
                 if grad is not None:
                     grad.mul_(upstream)

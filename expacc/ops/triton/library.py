@@ -9,13 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expacc.ops.dispatch import BY_DEFAULT, DTYPES, HAS_TRITON
 from expacc.ops.orthant.integral import integrate_orthant
 from expacc.ops.orthant.node import orthant
-from expacc.ops.triton.dispatch import BY_DEFAULT, has_triton
 
-__all__ = ["row_log_prob", "takes_operation"]
-
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _IGNORED = -1
 
 
@@ -25,22 +22,22 @@ def takes_operation(logits: Tensor) -> bool:
         BY_DEFAULT["mixture"]
         and logits.is_cuda
         and logits.ndim == 2
-        and logits.dtype in _DTYPES
+        and logits.dtype in DTYPES
         and torch.compiler.is_compiling()
-        and has_triton()
+        and HAS_TRITON
     )
 
 
 @torch.library.custom_op("expacc::row_log_prob", mutates_args=())
 def row_log_prob(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     """log p(target) of logits (N, C), float64, 0 where the target is -1; and backward's scratch."""
-    from expacc.ops.triton.softmax_plan import rows_plan
+    from expacc.ops.triton.softmax import rows_plan
 
     if logits.shape[0] == 0:
         empty = torch.empty(0, dtype=torch.float64, device=logits.device)
         return empty, torch.empty(8, dtype=torch.float64, device=logits.device)
     plan = rows_plan(logits, target, None, _IGNORED, "none", torch.float64)
-    values, scratch = plan.forward(logits, target, None, (1.0, 0.0))
+    values, scratch = plan.forward(logits, target, None, 1.0, 0.0)
     return values.neg_(), scratch
 
 
@@ -55,12 +52,12 @@ def row_log_prob_backward(
     logits: Tensor, target: Tensor, upstream: Tensor, scratch: Tensor
 ) -> Tensor:
     """The gradient of ``row_log_prob``."""
-    from expacc.ops.triton.softmax_plan import rows_plan
+    from expacc.ops.triton.softmax import rows_plan
 
     if logits.shape[0] == 0:
         return torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     plan = rows_plan(logits, target, None, _IGNORED, "none", torch.float64)
-    return plan.backward(logits, target, None, -upstream, scratch)
+    return plan.backward(logits, target, None, 1.0, 0.0, scratch, -upstream, spent=False)
 
 
 @row_log_prob_backward.register_fake
@@ -109,7 +106,7 @@ def _(info: Any, in_dims: Any, *tensors: Tensor) -> Any:
 def _(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rivals = margins.shape[-1]
     ours = margins.dtype == torch.float32 and nodes == 0 and rivals > 0
-    if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and has_triton()):
+    if not (BY_DEFAULT["exact"] and ours and margins.numel() > 0 and HAS_TRITON):
         return integrate_orthant(margins, nodes)
     from expacc.ops.triton.exact_plan import orthant_forward
 

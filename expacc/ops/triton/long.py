@@ -1,38 +1,33 @@
 """The orthant integral of a row that cannot be folded, because a rival is many sigmas ahead.
 
-As in ``integral.py``, but a program walks along its row in blocks, again for every step of
+As in ``exact_small.py``, but a program walks along its row in blocks, again for every step of
 the search and every node, which the cache makes cheap. Such rows are few, so the code is short
 rather than fast. Forward leaves each row's nodes and weights; backward evaluates φ/Φ at them again
 and has the gradient without anything of its size having been kept.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
+import triton
+import triton.language as tl
 
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
+from expacc.ops.triton.batch import loss_of
 from expacc.ops.triton.integral import (
     DROP,
-    FAR,
+    TO_X,
+    TO_Y,
     crossing_weight,
+    distance_of,
+    far_of,
     lay_nodes,
+    leads_of,
+    log2_without,
     place_node,
+    reciprocal,
+    rough_mills,
     small_of,
+    split_scale,
     step_out,
+    tail_of,
 )
-from expacc.ops.triton.normal import TO_X, TO_Y, log2_without, reciprocal, rough_mills, tail_of
-
-__all__ = [
-    "LONG_NODES",
-    "LONG_STATS",
-    "distance_of",
-    "integrate_long_row",
-    "leads_of",
-    "long_gradient",
-    "loss_of",
-    "split_scale",
-]
 
 LONG_NODES = tl.constexpr(16)
 # What a row leaves for backward: nodes and weights, then the nearest lead, the target's own
@@ -43,46 +38,12 @@ CERTAIN = tl.constexpr(1e9)
 
 
 @triton.jit
-def leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK: tl.constexpr):
-    """Leads over a block of columns, within ±far, whether there is a rival, and the scores.
-
-    The scores are multiplied by ``shrink``, as ``own`` is. An ``index`` of -1 means that the leads
-    themselves are stored, +inf where there is no rival.
-    """
-    columns = first + tl.arange(0, BLOCK)
-    there = columns < classes
-    scores = tl.load(start + columns.to(tl.int64) * stride, mask=there, other=float("-inf"))
-    scores = scores.to(tl.float32) * shrink
-    lead = tl.where(index < 0, scores, own - scores)
-    present = tl.where(index < 0, scores != float("inf"), scores != float("-inf"))
-    rival = there & (columns != index) & present
-    # Not by minimum and maximum: a NaN must stay one.
-    lead = tl.where(lead > far, far, lead)
-    return tl.where(lead < -far, -far, lead), rival, scores
-
-
-@triton.jit
-def split_scale(wide_scale):
-    """The scale of d in units of y, in two numbers: an error of it is one of all rivals."""
-    wide = wide_scale * 0.8493218002880191
-    whole = wide.to(tl.float32)
-    return whole, (wide - whole.to(tl.float64)).to(tl.float32)
-
-
-@triton.jit
-def distance_of(lead, scores, nearest, best, exact, far, whole, rest):
-    """d in units of y: from the best score where that is ``exact``, else from the nearest lead."""
-    apart = tl.where((exact != 0) & (lead < far), best - scores, lead - nearest)
-    return tl.fma(apart, whole, apart * rest)
-
-
-@triton.jit
 def _distances(
     start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
     wide_scale, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """d of a block of columns in units of y, far away where there is no rival; and who moves."""
-    far = FAR / scale
+    far = far_of(scale)
     whole, rest = split_scale(wide_scale)
     lead, rival, scores = leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK)
     moves = rival & (lead <= limit)
@@ -234,23 +195,6 @@ def integrate_long_row(
         tl.store(stats + 2 * LONG_NODES + 2, tl.max(scaled.to(tl.float32), 0))
         tl.store(stats + 2 * LONG_NODES + 3, tl.max(factor, 0) * scale)
     return small_log2, ahead, tl.max(through * factor, 0)
-
-
-@triton.jit
-def loss_of(small_log2, ahead, log):
-    """1 - P or -log P, and dL/dm divided by -gradient, from log2 of the smaller of P and 1-P.
-
-    ``log`` is 0 or 1; 2 asks for the gradient as it is, divided by the smaller.
-    """
-    small = tl.exp(small_log2 * 0.6931471805599453)
-    value = tl.where(ahead, small, 1.0 - small)
-    slope = small
-    if log == 1:
-        value = -tl.where(ahead, tl.log(1.0 - small), small_log2 * 0.6931471805599453)
-        slope = tl.where(ahead, small / (1.0 - small), 1.0)
-    elif log == 2:
-        slope = tl.full(small.shape, 1.0, tl.float64)
-    return value, slope
 
 
 @triton.jit

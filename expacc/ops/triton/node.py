@@ -1,13 +1,12 @@
-"""The fused losses of a CUDA batch: when they apply, and their autograd nodes.
+"""The fused losses of a CUDA batch: when they apply, and their autograd node.
 
 A loss of a small batch costs what launching costs, so the whole contract of ``F.cross_entropy``
 (weight, ignored rows, labels out of range, reduction) is part of the kernels: a loss of the softmax
-family is one launch forward and one backward, EXACT two and one. The kernels are next door, in
-``softmax_plan.py`` and ``exact_plan.py``, and are imported at the first call.
+family is one launch forward and one backward, EXACT two and one. How to launch them is a plan's to
+know (``softmax.py``, ``exact_plan.py``: imported at the first call); whatever the kernels cannot do
+is done by the loss's own ``reference``.
 """
 
-import functools
-import importlib
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,274 +14,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.ops.eager import Plan, composed_gradient
-from expacc.ops.formula import Formula
-from expacc.ops.mode import wants_composed
-from expacc.ops.native.build import library
-from expacc.ops.reference import CLASS_AXIS
-from expacc.ops.triton.dispatch import (
-    MISSING,
-    PLANS,
-    is_plain_batch,
-    keep_plan,
-    kind_of,
-    note_last,
-    result_dtype,
-    supports_triton,
-    tried,
-)
+from expacc.ops import dispatch
+from expacc.ops.dispatch import PLANS, is_plain_batch, wants_composed
 
-__all__ = ["fused_exact", "fused_mixture"]
+# Logits, target, weight, ignore_index, reduction; and the two numbers of a loss: the weights of
+# cross entropy and of the error, or sigma and margin.
+Batch = tuple[Tensor, Tensor, Tensor | None, int, str]
+Numbers = tuple[Any, float]
 
 
-@functools.cache
-def _module(name: str) -> Any:
-    """A module that imports Triton, when it is called for."""
-    return importlib.import_module(f"expacc.ops.{name}")
-
-
-# ---------------------------------------------------------------------------- the softmax family
-
-
-_NO_MORE = (None, None, None)  # gradients, of target, plan and the rest
-
-
-class _Mixture(torch.autograd.Function):
-    """``-ce_weight · log p + error_weight · (1 - p)`` of a batch, reduced."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
-        values: Tensor
-        values, scratch = plan.forward(logits, target, rest[0], rest[1])
-        ctx.save_for_backward(logits, target)
-        ctx.call = plan, rest, scratch
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target = ctx.saved_tensors
-        plan, rest, scratch = ctx.call
-        # Spent, so that the next batch may have it; a second backward computes it again.
-        ctx.call = plan, rest, None
-        gradient = _mixture_gradient(plan, logits, target, rest, scratch, grad_outputs[0])
-        if plan.native is None and library() and not wants_composed(grad_outputs[0]):
-            plan.native = _native_mixture(plan, logits, target, rest, grad_outputs[0])
-        return gradient, *_NO_MORE
-
-
-def _mixture_gradient(
-    plan: Any, logits: Tensor, target: Tensor, rest: Any, scratch: Tensor | None, upstream: Tensor
-) -> Tensor:
-    """By the kernels, with ``scratch`` of forward if it is not spent; or twice differentiable."""
-    weight, weights, ignore_index, reduction, formula_of = rest
-    if wants_composed(upstream):
-        formula = formula_of(*weights)
-        general, index = _plan(logits, target, weight, ignore_index, reduction, formula)
-        if reduction == "none":
-            upstream = upstream.unsqueeze(CLASS_AXIS)
-        return composed_gradient(logits, index, general, upstream)
-    if scratch is None:
-        scratch = plan.forward(logits, target, weight, weights)[1]
-    gradient: Tensor = plan.backward(logits, target, weight, upstream, scratch, spent=True)
-    return gradient
-
-
-def _native_mixture(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
-    """The step of such a batch in C++; False if there is none."""
-    weight, _, ignore_index, reduction, formula_of = rest
-    if weight is not None:
-        return False
-
-    def fallback(logits: Tensor, target: Tensor, upstream: Tensor, *weights: float) -> Tensor:
-        again = (None, weights, ignore_index, reduction, formula_of)
-        found = None
-        if not wants_composed(upstream):
-            _, found = _mixture_plan(logits, target, *again[:4], "triton")
-        return _mixture_gradient(found, logits, target, again, None, upstream)
-
-    batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
-    return _module("native.launch").native_mixture(*batch, fallback)
-
-
-def _plan(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    formula: Formula,
-) -> tuple[Plan, Tensor]:
-    """The same batch for the differentiable operations of ``reference.py``."""
-    kept = target != ignore_index
-    good = (target >= 0) & (target < logits.shape[CLASS_AXIS])
-    index = torch.where(kept & good, target, 0)
-    factor = torch.ones_like(index, dtype=torch.float64)
-    if weight is not None:
-        factor = weight.double()[index]
-    factor = torch.where(kept, factor, 0)
-    total = factor.sum()
-    divisor = torch.where(total > 0, total, 1) if reduction == "mean" else 1
-    scale = torch.where(kept & ~good, torch.nan, factor / divisor).unsqueeze(CLASS_AXIS)
-    summed = reduction != "none"
-    kept, index = kept.unsqueeze(CLASS_AXIS), index.unsqueeze(CLASS_AXIS)
-    return Plan(formula, kept, scale, summed, result_dtype(logits)), index
-
-
-_mixture_node: Callable[..., Tensor] = super(torch.autograd.Function, _Mixture).apply
+# ----------------------------------------------------------------------------------- the losses
 
 
 def fused_mixture(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    weights: tuple[float, float],
-    formula_of: Callable[[float, float], Formula],
-    impl: str,
+    batch: Batch, weights: tuple[float, float], impl: str, reference: Callable[..., Tensor]
 ) -> Tensor | None:
     """The mixture (ce_weight, error_weight) >= 0 of a batch; None if it is none for the kernels.
 
-    ``formula_of`` makes the same mixture's formula, for those who differentiate twice.
+    ``reference(*batch, label_smoothing, weights, impl)`` is the loss itself, for those who
+    differentiate twice, or many upstreams as one.
     """
-    if impl == "reference" or not is_plain_batch(logits, target):
+    if impl == "reference" or not is_plain_batch(*batch[:2]):
         return None
-    last, rest = PLANS.get("mixture"), (weight, weights, ignore_index, reduction, formula_of)
-    if last is not None and weight is None:
-        native = last.plan.native
-        if native and last.more == (impl,):
-            loss: Tensor | None = native(logits, target, ignore_index, reduction, *weights)
-            if loss is not None:
-                return loss
-        if last.fits(logits, target, ignore_index, reduction, (impl,)):
-            return _mixture_node(logits, target, last.plan, rest)
-    kind, plan = _mixture_plan(logits, target, weight, weights, ignore_index, reduction, impl)
-    if plan is None:
-        return None
-    note_last("mixture", plan, kind, (impl,))
-    return _mixture_node(logits, target, plan, rest)
-
-
-def _mixture_plan(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    weights: tuple[float, ...],
-    ignore_index: int,
-    reduction: str,
-    impl: str,
-) -> tuple[Any, Any]:
-    """The kind of such a batch and its plan; None if it is none for the kernels."""
-    kind = kind_of(logits, target, weight, ignore_index, reduction)
-    if kind is None:
-        return None, None
-    plan = PLANS.get((impl, kind), MISSING)
-    if plan is MISSING:
-        batch = (logits, target, weight, ignore_index, reduction)
-        plan = None
-        if supports_triton(*batch, impl, "mixture"):
-            plan = _module("triton.softmax_plan").RowsPlan(*batch, result_dtype(logits))
-            if impl == "auto":
-                plan = tried(plan, logits.detach(), target, weight, weights)
-        keep_plan((impl, kind), plan)
-    return kind, plan
-
-
-# ---------------------------------------------------------------------------------------- EXACT
-
-_TWICE = (
-    "exact_error must not be differentiated twice; got a double backward. Its gradient is "
-    "computed together with its value, and has none of its own."
-)
-
-
-class _Exact(torch.autograd.Function):
-    """EXACT of a batch, reduced."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
-        values: Tensor
-        values, saved = plan.forward(logits, target, *rest)
-        ctx.save_for_backward(logits, target)
-        ctx.call = plan, rest, saved
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, target = ctx.saved_tensors
-        # The saved gradient is overwritten and given away, so that there is only one of its size;
-        # a second backward through the same graph computes it again.
-        plan, rest, saved = ctx.call
-        ctx.call = plan, rest, None
-        gradient = _exact_gradient(plan, logits, target, rest, saved, grad_outputs[0])
-        if plan.native is None and library() and not wants_composed(grad_outputs[0]):
-            plan.native = _native_exact(plan, logits, target, rest, grad_outputs[0])
-        return gradient, *_NO_MORE
-
-
-def _exact_gradient(
-    plan: Any, logits: Tensor, target: Tensor, rest: Any, saved: Any, upstream: Tensor
-) -> Tensor:
-    """By the kernels, from what forward saved if it is not spent."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(_TWICE)
-    if wants_composed(upstream):
-        return _composed_exact_gradient(plan, logits, target, rest, upstream)
-    if saved is None:
-        saved = plan.forward(logits, target, *rest)[1]
-    gradient: Tensor = plan.backward(logits, target, *rest, saved, upstream)
-    return gradient
-
-
-def _composed_exact_gradient(
-    plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor
-) -> Tensor:
-    """By operations that torch batches, for many upstreams as one."""
-    weight, sigma, margin = rest
-    ignore_index, reduction, (limited, standardize, log, _) = plan.call
-    with torch.enable_grad():
-        value = plan.reference(
-            logits,
-            target,
-            weight=weight,
-            ignore_index=ignore_index,
-            reduction=reduction,
-            sigma=sigma,
-            margin=margin if limited else None,
-            standardize=standardize,
-            log=log,
-            impl="reference",
-        )
-        return torch.autograd.grad(value, logits, upstream)[0]
-
-
-def _native_exact(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
-    """As ``_native_mixture``."""
-    weight, sigma, _ = rest
-    if weight is not None or isinstance(sigma, Tensor):
-        return False
-    ignore_index, reduction, flags = plan.call
-
-    def fallback(
-        logits: Tensor, target: Tensor, upstream: Tensor, sigma: float, margin: float
-    ) -> Tensor:
-        batch = (logits, target, None, ignore_index, reduction, sigma)
-        _, found = _exact_plan(*batch, margin, flags, "triton", plan.reference)
-        return _exact_gradient(found, logits, target, (None, sigma, margin), None, upstream)
-
-    batch = (plan, logits.detach(), target, upstream, ignore_index, reduction)
-    return _module("native.launch").native_exact(*batch, fallback)
-
-
-_exact_node: Callable[..., Tensor] = super(torch.autograd.Function, _Exact).apply
+    return _fused("mixture", batch, weights, (impl,), reference)
 
 
 def fused_exact(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
+    batch: Batch,
     sigma: float | Tensor,
     margin: float | None,
     standardize: bool,
@@ -295,74 +53,206 @@ def fused_exact(
     Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
     ``reference`` is the loss itself, for those who differentiate many upstreams as one.
     """
-    if impl == "reference" or not is_plain_batch(logits, target):
+    if impl == "reference" or not is_plain_batch(*batch[:2]):
         return None
-    last = PLANS.get("exact")
-    gradient = logits.requires_grad and torch.is_grad_enabled()
+    if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
+        sigma = sigma.to(torch.float32)
+    gradient = batch[0].requires_grad and torch.is_grad_enabled()
     flags = (margin is not None, standardize, log, gradient)
     limit = math.inf if margin is None else margin
-    if last is not None and weight is None and type(sigma) is float:
-        native, more = last.plan.native, (impl, *flags)
+    return _fused("exact", batch, (sigma, limit), (impl, *flags), reference)
+
+
+def _fused(
+    family: str,
+    batch: Batch,
+    numbers: Numbers,
+    more: tuple[Any, ...],
+    reference: Callable[..., Tensor],
+) -> Tensor | None:
+    """The loss by the plan of the last batch, if this is one like it; else by its own.
+
+    ``more`` is what else a plan depends on: impl, and the flags of EXACT.
+    """
+    logits, target, weight, ignore_index, reduction = batch
+    ordinary = weight is None and type(numbers[0]) in (float, int)
+    last = PLANS.get(family)
+    if last is not None and ordinary:
+        native = last.plan.native
         if native and last.more == more:
-            loss: Tensor | None = native(logits, target, ignore_index, reduction, sigma, limit)
+            loss: Tensor | None = native(logits, target, ignore_index, reduction, *numbers)
             if loss is not None:
                 return loss
         if last.fits(logits, target, ignore_index, reduction, more):
-            return _exact_node(logits, target, last.plan, (None, sigma, limit))
-    if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
-        sigma = sigma.to(torch.float32)
-    batch = (logits, target, weight, ignore_index, reduction, sigma)
-    kind, plan = _exact_plan(*batch, limit, flags, impl, reference)
+            return _node(logits, target, last.plan, (None, *numbers))
+    kind, plan = _plan_of(family, batch, numbers, more, reference)
     if plan is None:
         return None
-    if not isinstance(sigma, Tensor):
-        note_last("exact", plan, kind, (impl, *flags))
-    return _exact_node(logits, target, plan, (weight, sigma, limit))
+    if ordinary:
+        dispatch.note_last(family, plan, kind, more)
+    return _node(logits, target, plan, (weight, *numbers))
 
 
-def _exact_plan(
-    logits: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    ignore_index: int,
-    reduction: str,
-    sigma: float | Tensor,
-    limit: float,
-    flags: tuple[bool, bool, bool, bool],
-    impl: str,
-    reference: Callable[..., Tensor],
+# ------------------------------------------------------------------------------------- the node
+
+
+class _FusedLoss(torch.autograd.Function):
+    """A loss of a batch, reduced; ``rest`` is the weight and the loss's two numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
+        values: Tensor
+        values, saved = plan.forward(logits, target, *rest)
+        ctx.save_for_backward(logits, target)
+        ctx.call = plan, rest, saved
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        logits, target = ctx.saved_tensors
+        plan, rest, saved = ctx.call
+        upstream = grad_outputs[0]
+        if wants_composed(upstream):
+            gradient = _composed_gradient(plan.reference, logits, target, rest, upstream)
+            return gradient, None, None, None
+        # What forward saved is overwritten or given to the next batch, so that there is only one of
+        # its size; a second backward through the same graph computes it again.
+        ctx.call = plan, rest, None
+        gradient = _kernel_gradient(plan, logits, target, rest, saved, upstream)
+        if plan.native is None and dispatch.native_library is not None:
+            plan.native = _native_step(plan, logits, target, rest, upstream)
+        return gradient, None, None, None
+
+
+# The inherited apply: Function.apply would first look for transforms, and there are none.
+_node: Callable[..., Tensor] = super(torch.autograd.Function, _FusedLoss).apply
+
+
+def _kernel_gradient(
+    plan: Any, logits: Tensor, target: Tensor, rest: Any, saved: Any, upstream: Tensor
+) -> Tensor:
+    """By the kernels, from what forward saved if it is not spent."""
+    if saved is None:
+        saved = plan.forward(logits, target, *rest)[1]
+    gradient: Tensor = plan.backward(logits, target, *rest, saved, upstream)
+    return gradient
+
+
+def _composed_gradient(
+    reference: Callable[..., Tensor], logits: Tensor, target: Tensor, rest: Any, upstream: Tensor
+) -> Tensor:
+    """By operations that torch differentiates again, and batches."""
+    again = torch.is_grad_enabled()
+    value = reference(logits, target, *rest, again)
+    with torch.enable_grad():
+        return torch.autograd.grad(value, logits, upstream, create_graph=again)[0]
+
+
+def _native_step(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
+    """The step of such a batch in C++; False if there is none."""
+    if rest[0] is not None or isinstance(rest[1], Tensor):
+        return False
+    family, more, ignore_index, reduction, origin = plan.call
+    reference = plan.reference  # the plan itself would keep itself alive, by way of C++
+
+    def fallback(logits: Tensor, target: Tensor, upstream: Tensor, *numbers: float) -> Tensor:
+        rest = (None, *numbers)
+        if wants_composed(upstream):
+            return _composed_gradient(reference, logits, target, rest, upstream)
+        batch = (logits, target, None, ignore_index, reduction)
+        found = _plan_of(family, batch, numbers, ("triton", *more[1:]), origin)[1]
+        return _kernel_gradient(found, logits, target, rest, None, upstream)
+
+    from expacc.ops.native.launch import native_step
+
+    return native_step(plan, logits.detach(), target, upstream, ignore_index, reduction, fallback)
+
+
+# ------------------------------------------------------------------------------------ the plans
+
+
+def _plan_of(
+    family: str, batch: Batch, numbers: Any, more: tuple[Any, ...], reference: Callable[..., Tensor]
 ) -> tuple[Any, Any]:
-    """The kind of such a batch and its plan; None if it is none for the kernels.
-
-    ``flags``: is there a margin, standardize, log, will there be a backward?
-    """
-    batch_kind = kind_of(logits, target, weight, ignore_index, reduction)
-    if batch_kind is None:
+    """The kind of such a batch and its plan; None if it is none for the kernels."""
+    kind = dispatch.kind_of(*batch)
+    if kind is None:
         return None, None
     sigma_kind = None
-    if isinstance(sigma, Tensor):
+    if isinstance(numbers[0], Tensor):
+        sigma = numbers[0]
         where = sigma.device, sigma.data_ptr() & 15
         sigma_kind = type(sigma), sigma.shape, sigma.stride(), sigma.requires_grad, *where
-    kind = (impl, *flags, batch_kind, sigma_kind)
-    plan = PLANS.get(kind, MISSING)
-    if plan is MISSING:
-        batch = (logits, target, weight, ignore_index, reduction)
-        plan = None
-        if supports_triton(*batch, impl, "exact") and _is_noise_of_rows(sigma, logits):
-            sigmas = sigma if isinstance(sigma, Tensor) else None
-            make = _module("triton.exact_plan").ExactPlan
-            plan = make(*batch, result_dtype(logits), sigmas, *flags)
-            plan.reference = reference
+    key = (family, *more, kind, sigma_kind)
+    plan = PLANS.get(key, dispatch.MISSING)
+    if plan is dispatch.MISSING:
+        plan, impl = None, more[0]
+        if dispatch.supports_triton(*batch, impl, family) and _is_constant(numbers[0], batch[0]):
+            make = _mixture_plan if family == "mixture" else _exact_plan
+            plan = make(batch, numbers, more[1:], reference)
+            plan.call = family, more, *batch[3:], reference
             if impl == "auto":
-                plan = tried(plan, logits.detach(), target, weight, sigma, limit)
-        keep_plan(kind, plan)
-    return batch_kind, plan
+                plan = dispatch.tried(plan, batch[0].detach(), *batch[1:3], *numbers)
+        dispatch.keep_plan(key, plan)
+    return kind, plan
 
 
-def _is_noise_of_rows(sigma: float | Tensor, logits: Tensor) -> bool:
-    """Is sigma a number, or a constant tensor with one entry or one per row?"""
+def _mixture_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[..., Tensor]) -> Any:
+    from expacc.ops.triton.softmax import RowsPlan
+
+    ignore_index, reduction = batch[3:]
+
+    def composed(logits: Tensor, target: Tensor, weight: Any, *rest: Any) -> Tensor:
+        *weights, _ = rest
+        given = (logits, target, weight, ignore_index, reduction)
+        with torch.enable_grad():
+            return reference(*given, 0.0, tuple(weights), "reference")
+
+    plan = RowsPlan(*batch, dispatch.result_dtype(batch[0]))
+    plan.reference = composed
+    return plan
+
+
+_TWICE = (
+    "exact_error must not be differentiated twice; got a double backward. Its gradient is "
+    "computed together with its value, and has none of its own."
+)
+
+
+def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[..., Tensor]) -> Any:
+    from expacc.ops.triton.exact_plan import ExactPlan
+
+    ignore_index, reduction = batch[3:]
+    limited, standardize, log, _ = flags
+
+    def composed(logits: Tensor, target: Tensor, weight: Any, *rest: Any) -> Tensor:
+        sigma, margin, again = rest
+        if again:
+            raise RuntimeError(_TWICE)
+        with torch.enable_grad():
+            return reference(
+                logits,
+                target,
+                weight=weight,
+                ignore_index=ignore_index,
+                reduction=reduction,
+                sigma=sigma,
+                margin=margin if limited else None,
+                standardize=standardize,
+                log=log,
+                impl="reference",
+            )
+
+    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
+    plan = ExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *flags)
+    plan.reference = composed
+    return plan
+
+
+def _is_constant(sigma: float | Tensor, logits: Tensor) -> bool:
+    """Is this a number, or a tensor without a gradient, with one entry or one per row?"""
     if not isinstance(sigma, Tensor):
-        return True
+        return isinstance(sigma, float | int)
     rows, classes = logits.shape
     return (
         type(sigma) in (Tensor, torch.nn.Parameter)

@@ -1,36 +1,42 @@
-"""Triton kernels for losses over log p(target): one read forward, one read and one write backward.
+"""Losses over log p(target) on a GPU: one read forward, one read and one write backward.
 
-The mathematics is that of ``reference.py``: the target against its rivals, what is N×C in float32,
+The mathematics is that of ``log_prob.py``: the target against its rivals, what is N×C in float32,
 what is one number per row in float64. A program takes ``ROWS`` rows at once when they are short,
 and walks along a row in blocks when it is long, with the running maximum of online softmax.
-
-Only the modules of this folder import Triton, and only when a kernel is called for.
 """
 
-# Triton's decorator has no types, and its language is not quite Python's.
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
+import functools
+from typing import Any
 
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
 
-from expacc.ops.triton.moments import finish, is_last, rounded
+from expacc.ops.dispatch import PLANS, REDUCTIONS, keep_plan, kind_of
+from expacc.ops.triton.batch import RUN_TIME, finish, finish_kernel, is_last, read_rows, rounded
+from expacc.ops.triton.launch import (
+    Launch,
+    Scratch,
+    counter_of,
+    like,
+    no_stream,
+    power_of_two,
+    stream_of,
+)
 
-__all__ = ["backward_kernel", "forward_kernel", "read_rows"]
+# The float64 scratch: numbers of the batch, of which the second is 1/divisor of the mean; top,
+# share and pull of every row, for backward; then the programs' sums of values and of weights.
+_NUMBERS = 8
+_ROW_STATS = 3
+_LONGEST_BLOCK = 2048
+# Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
+_FORWARD_ELEMENTS, _BACKWARD_ELEMENTS = 64, 1024
+_FEW_ROWS = 8192
+_MOST_SUMS = 4096  # which the last program of the rows adds up; more take a launch of their own
 
 
-@triton.jit
-def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index, has_weight):
-    """(kept, label in range, weight of the row, the same with NaN for a label out of range)."""
-    label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
-    kept = (label != ignore_index) & inside
-    good = (label >= 0) & (label < classes)
-    index = tl.where(kept & good, label, 0)
-    factor = kept.to(tl.float64)
-    if has_weight:
-        factor = tl.load(weight + index, mask=kept, other=0.0).to(tl.float64)
-        factor = tl.where((factor >= 0) & (factor < float("inf")), factor, float("nan"))
-    return kept, index, factor, tl.where(kept & (good == 0), float("nan"), factor)
+# ------------------------------------------------------------------------------ the kernels
 
 
 @triton.jit
@@ -69,30 +75,14 @@ def _shares(x, share, rest, EXACT: tl.constexpr):
     return (share + tl.fma(q, share, rest)) * power
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index", "has_weight", "reduction", "at_once"])
+@triton.jit(do_not_specialize=RUN_TIME)
 def forward_kernel(
-    logits,
-    target,
-    weight,
-    values,
-    scratch,
-    counter,
-    ce_weight: "fp64",  # noqa: F821
-    error_weight: "fp64",  # noqa: F821
-    count,
-    classes,
-    row_stride,
-    class_stride,
-    target_stride,
-    ignore_index,
-    has_weight,
-    reduction,
-    at_once,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    LONG: tl.constexpr,
-    SUMS: tl.constexpr,
-):
+    logits, target, weight, values, scratch, counter,
+    ce_weight: "fp64", error_weight: "fp64",  # noqa: F821
+    count, classes, row_stride, class_stride, target_stride, ignore_index, has_weight,
+    reduction, at_once,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, LONG: tl.constexpr, SUMS: tl.constexpr,
+):  # fmt: skip
     """Values (or their sum over this program's rows), and top, share and pull of every row.
 
     ``reduction`` is 0 for none, 1 for a sum, 2 for a mean.
@@ -179,31 +169,13 @@ def forward_kernel(
                 tl.store(counter, 0)
 
 
-@triton.jit(
-    do_not_specialize=["count", "ignore_index", "segments", "has_weight", "mean"],
-    do_not_specialize_on_alignment=["upstream"],
-)
+@triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
 def backward_kernel(
-    logits,
-    target,
-    weight,
-    upstream,
-    grad,
-    scratch,
-    count,
-    classes,
-    segments,
-    row_stride,
-    class_stride,
-    target_stride,
-    upstream_stride,
-    ignore_index,
-    has_weight,
-    mean,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-    BLOCKS: tl.constexpr,
-):
+    logits, target, weight, upstream, grad, scratch,
+    count, classes, segments, row_stride, class_stride, target_stride, upstream_stride,
+    ignore_index, has_weight, mean,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
+):  # fmt: skip
     """Rivals get share · e^(z - top), the target pull; times weight, upstream and 1/divisor."""
     program = tl.program_id(0)
     rows = (program // segments).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -238,3 +210,170 @@ def backward_kernel(
         result = tl.where(kept[:, None], result, 0.0)
         place = grad + rows[:, None] * classes + columns[None, :]
         tl.store(place, result.to(grad.dtype.element_ty), mask=inside[:, None] & width)
+
+
+# -------------------------------------------------------------------------- launching them
+
+
+@functools.cache
+def _forward_tile(classes: int, rows: int) -> tuple[int, int, int]:
+    """(rows, columns, warps) of a program, for up to so many rows."""
+    block = max(4, power_of_two(classes))
+    if block > _LONGEST_BLOCK:
+        return 1, _LONGEST_BLOCK, 4
+    if block > 32:
+        return min(2 if block <= 128 else 1, power_of_two(rows)), block, max(1, block // 1024)
+    # Four warps, each with its own rows: fewer sums for the last program to add up.
+    return min(4 * _FORWARD_ELEMENTS // block, power_of_two(rows)), block, 4
+
+
+@functools.cache
+def _backward_tile(classes: int, rows: int) -> tuple[int, int, int]:
+    block = max(4, power_of_two(classes))
+    if block > _LONGEST_BLOCK:
+        return 1, _LONGEST_BLOCK, 4
+    height = min(max(1, _BACKWARD_ELEMENTS // block), power_of_two(rows))
+    if rows <= _FEW_ROWS:  # the whole chip for a moment, rather than a part of it for longer
+        height = max(1, height // 4)
+    return height, block, max(1, height * block // 1024)
+
+
+class RowsPlan:
+    """The mixture of one kind of batch: logits (N, C) and targets (N,) of given layouts.
+
+    Args:
+        logits: float32, bfloat16 or float16, any strides; this and the others only as examples.
+        target: int64, any values: a label out of range makes its row NaN.
+        weight: (C,) or None.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' or 'sum'.
+        dtype: of the result.
+    """
+
+    def __init__(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        ignore_index: int,
+        reduction: str,
+        dtype: torch.dtype,
+    ) -> None:
+        count, classes = logits.shape
+        device = self.device = logits.device
+        self.index = device.index
+        self.stream_of = stream_of if logits.is_cuda else no_stream
+        kind = REDUCTIONS[reduction]
+        rows, block, warps = _forward_tile(classes, min(count, 1024))
+        programs = -(-count // rows)
+        self.at_once = kind != 0 and programs <= _MOST_SUMS
+        size = _NUMBERS + _ROW_STATS * count + (2 * programs if kind else 0)
+        self.scratch = Scratch(size, device)
+        self.values = like(None if kind else count, dtype, device)
+        self.nothing = torch.zeros((), dtype=torch.float32, device=device)
+        self.layout = (*logits.stride(), target.stride(0))
+        self.rest = (ignore_index, int(weight is not None))
+        self.shape = (count, classes)
+        self.mean = int(kind == 2)
+        self.forward_launch = Launch(
+            forward_kernel,
+            programs,
+            device,
+            (count, classes, *self.layout, *self.rest, kind, int(self.at_once)),
+            (rows, block, classes > block, 256 * warps),
+            {"num_warps": warps},
+        )
+        self.finish_launch = None
+        if kind != 0 and not self.at_once:
+            ints = (_ROW_STATS * count, programs, self.mean, 0)
+            self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), {"num_warps": 16})
+        self.backward_launches: dict[tuple[Any, ...], Launch] = {}
+        self.native: Any = None  # the same by C++, once that is built; False where there is none
+        self.call: Any = None  # what it was made for, and the same loss by operations of torch
+        self.reference: Any = None
+
+    def forward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        ce_weight: float,
+        error_weight: float,
+    ) -> tuple[Tensor, Tensor]:
+        """The values, or their sum or mean, and scratch for backward."""
+        stream = self.stream_of(self.index)
+        scratch = self.scratch.take(stream)
+        values = torch.empty_like(self.values)
+        if weight is None:
+            weight = self.nothing
+        counter = counter_of(self.device, stream) if self.at_once else scratch
+        tensors = (logits, target, weight, values, scratch, counter)
+        self.forward_launch(tensors, (ce_weight, error_weight))
+        if self.finish_launch is not None:
+            self.finish_launch((scratch, values))
+        return values, scratch
+
+    def backward(
+        self,
+        logits: Tensor,
+        target: Tensor,
+        weight: Tensor | None,
+        ce_weight: float,
+        error_weight: float,
+        scratch: Tensor,
+        upstream: Tensor,
+        grad: Tensor | None = None,
+        spent: bool = True,
+    ) -> Tensor:
+        """The gradient of ``forward``'s result; ``upstream`` is () or (N,).
+
+        Written to ``grad``, (N, C) and contiguous, if given. Scratch that is ``spent`` may be had
+        by the next batch: on the default stream, where launches follow each other.
+        """
+        place = 0
+        if grad is not None:
+            place = grad.data_ptr() & 15
+        else:
+            grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        key = (upstream.dtype, upstream.stride(), place)
+        launch = self.backward_launches.get(key)
+        if launch is None:
+            stride = upstream.stride(0) if upstream.ndim else 0
+            launch = self.backward_launches[key] = self._make_backward(stride)
+        if weight is None:
+            weight = self.nothing
+        launch((logits, target, weight, upstream, grad, scratch))
+        if spent:
+            self.scratch.give_back(scratch, self.stream_of(self.index))
+        return grad
+
+    def _make_backward(self, upstream_stride: int) -> Launch:
+        count, classes = self.shape
+        rows, block, warps = _backward_tile(classes, min(count, 2 * _FEW_ROWS))
+        # A long row in a few segments: what is done once per row is little beside the columns.
+        blocks = min(4, -(-classes // block))
+        segments = -(-classes // (block * blocks))
+        ints = (count, classes, segments, *self.layout, upstream_stride, *self.rest, self.mean)
+        return Launch(
+            backward_kernel,
+            -(-count // rows) * segments,
+            self.device,
+            ints,
+            (rows, block, blocks),
+            {"num_warps": warps},
+        )
+
+
+def rows_plan(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    ignore_index: int,
+    reduction: str,
+    dtype: torch.dtype,
+) -> RowsPlan:
+    """A plan, as ``RowsPlan``; the same one for the same kind of batch."""
+    batch = (logits, target, weight, ignore_index, reduction)
+    key = ("rows", dtype, kind_of(*batch))
+    plan: RowsPlan = PLANS.get(key) or keep_plan(key, RowsPlan(*batch, dtype))
+    return plan

@@ -1,11 +1,24 @@
-"""A loss over log p(target) as one autograd node with its gradient written by hand.
+"""Losses as curves over u = log p(target): the truth in torch operations, and the quick ways.
 
-The mathematics is that of ``reference.py``. Two ways to compute it:
+The target is compared with its rivals, never with a sum that contains itself. With
+``top = max_{j≠y} z_j`` and ``total = Σ_{j≠y} e^{z_j - top}``,
 
+    lead = (z_y - top) - log total = log p/(1-p),    u = log p = -log(1 + e^-lead).
+
+This keeps every digit of 1 - p when p is within 1e-30 of 1, where ``z_y - logsumexp(z)`` returns 0
+and the gradient dies. What is one number per row (lead, u, the loss) is computed in float64, since
+it costs next to nothing; what is N×C stays in float32. Three ways to compute it:
+
+* ``compose_log_prob_loss``, every test's truth: differentiable operations, under torch.compile,
+  torch.func and forward-mode AD, and for double backward;
 * a small batch costs what calling operations costs, so ``SmallLogProbLoss`` makes as few calls as
   it can, in float64, from the ratios p_j/p_y = e^{z_j - z_y};
 * a large batch costs what moving memory costs, so ``BlockLogProbLoss`` works in row blocks that fit
   the cache, and keeps nothing of the logits' size between forward and backward.
+
+A curve's slope is written out instead of left to autograd. It is exact where autograd's is not: the
+backward of ``expm1`` is ``result + 1``, which is 0 for every u below -37 although the true slope,
+``e^u``, is a perfectly good number. And it lets one autograd node carry the whole loss.
 """
 
 import math
@@ -14,16 +27,124 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import logsigmoid, softplus
 
-from expacc.ops.formula import Formula, error_of
-from expacc.ops.mode import wants_composed
-from expacc.ops.reference import CLASS_AXIS, compose_log_prob_loss, compute_dtype, row_dtype
+from expacc.ops.dispatch import CLASS_AXIS, wants_composed
 
 _SMALL_ELEMENTS = 16_384
 # A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
 _BLOCK_ELEMENTS_CPU = 131_072
 _BLOCK_ELEMENTS_DEVICE = 2**27
+
+
+# ------------------------------------------------------------------------------------- curves
+
+
+class Formula(NamedTuple):
+    """A loss ``factor · value`` of u = log p in [-inf, 0], and ``slope`` = d value / d u.
+
+    Elementwise; ``slope`` is given p = e^u too, which its callers have at hand.
+    """
+
+    value: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor, Tensor], Tensor]
+    factor: float = 1.0
+
+
+IDENTITY = Formula(value=lambda u: u, slope=lambda u, prob: torch.ones_like(u))
+
+
+def error_of(log_prob: Tensor) -> Tensor:
+    """1 - p, to full precision however close p is to 1."""
+    return -torch.expm1(log_prob)
+
+
+class _ApplyFormula(torch.autograd.Function):
+    """``formula.value`` with ``formula.slope`` as its derivative, under vmap and compile too."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_prob: Tensor, formula: Formula) -> Tensor:
+        return formula.value(log_prob) * formula.factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
+        log_prob, ctx.formula = inputs
+        ctx.save_for_backward(log_prob)
+        ctx.save_for_forward(log_prob)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        (log_prob,) = ctx.saved_tensors
+        # The slope is made of differentiable torch functions: double backward follows from it.
+        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
+        return grad_outputs[0] * slope * ctx.formula.factor, None
+
+
+class _ApplyFormulaBothModes(_ApplyFormula):
+    """The same with forward-mode AD, which torch.compile refuses to see defined."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        (log_prob,) = ctx.saved_tensors
+        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
+        tangent: Tensor = tangents[0] * slope * ctx.formula.factor
+        return tangent
+
+
+def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
+    """Evaluate ``formula`` with its own slope as the derivative, to any order."""
+    node = _ApplyFormula if torch.compiler.is_compiling() else _ApplyFormulaBothModes
+    result: Tensor = node.apply(log_prob, formula)  # type: ignore[no-untyped-call]
+    return result
+
+
+# ------------------------------------------------------------------------------- the reference
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype of N×C arithmetic: float32, or float64 for float64 input."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def row_dtype(device: torch.device) -> torch.dtype:
+    """The dtype of per-row arithmetic: float64 wherever the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+def compose_target_log_prob(logits: Tensor, index: Tensor) -> Tensor:
+    """log p(target) of ``logits`` (N, C, …) for ``index`` (N, 1, …), all labels in range."""
+    logits = logits.to(compute_dtype(logits.dtype))
+    classes = torch.arange(logits.shape[CLASS_AXIS], device=logits.device)
+    classes = classes.view(-1, *[1] * (logits.ndim - 2))
+    rivals = torch.where(classes == index, -torch.inf, logits)
+    lowest = torch.finfo(logits.dtype).min  # so that -inf minus the top is -inf, not NaN
+    top = rivals.detach().amax(CLASS_AXIS, keepdim=True).clamp(min=lowest)
+    total = (rivals - top).exp().sum(CLASS_AXIS, keepdim=True)
+    alone = total == 0  # no rival, or none that is not masked
+    rows = row_dtype(logits.device)
+    log_total = torch.where(alone, 1, total).to(rows).log()
+    own = logits.gather(CLASS_AXIS, index).to(rows)
+    own = own + torch.where(own == torch.inf, torch.nan, 0)  # a softmax of +inf is none
+    # Alone is p = 1; but NaN times 0, and a masked target's -inf times 0, is NaN.
+    lead = torch.where(alone, own * 0 + torch.inf, own - top - log_total)
+    # softplus, not logsigmoid: the same number, and it has a batching rule for vmap; not logaddexp,
+    # whose slope is NaN at -inf.
+    return -softplus(-lead, threshold=700.0 if rows == torch.float64 else 80.0)
+
+
+def compose_log_prob_loss(
+    logits: Tensor, index: Tensor, kept: Tensor | None, formula: Formula
+) -> Tensor:
+    """``formula`` of log p(target), (N, 1, …); 0 with zero gradient where ``kept`` is False."""
+    if kept is None:
+        return apply_formula(compose_target_log_prob(logits, index), formula)
+    values = apply_formula(compose_target_log_prob(torch.where(kept, logits, 0), index), formula)
+    return torch.where(kept, values, 0)
+
+
+# ------------------------------------------------------------------------------- plain eager
 
 
 class Plan(NamedTuple):

@@ -1,48 +1,54 @@
-"""Triton kernels for EXACT's numbers of a batch: moments of the logits, sums over the rows.
+"""What the Triton kernels of all losses share: the contract of a row, numbers of a batch, sums.
 
 Everything is summed in float64 and in a fixed order: the same batch gives the same bits.
 """
 
-# mypy: disable-error-code="untyped-decorator,no-untyped-def,no-untyped-call,name-defined"
-# mypy: no-warn-return-any
-
-import triton  # type: ignore[import-not-found,import-untyped,unused-ignore]
-import triton.language as tl  # type: ignore[import-not-found,import-untyped,unused-ignore]
-
-__all__ = [
-    "MOST_PARTS",
-    "deviation_of",
-    "dot_kernel",
-    "finish",
-    "finish_kernel",
-    "is_last",
-    "moments_kernel",
-    "rounded",
-    "shrink_of",
-]
+import triton
+import triton.language as tl
 
 MOST_PARTS = tl.constexpr(256)  # programs of the moments
+# Integers that are not worth a compiled variant of their own, in whichever kernel.
+RUN_TIME = (
+    *("count", "ignore_index", "has_weight", "has_sigmas", "standardize", "log", "reduction"),
+    *(
+        "gradient",
+        "at_once",
+        "parts",
+        "each",
+        "stats_stride",
+        "blocks",
+        "segments",
+        "mean",
+        "chunk",
+    ),
+    *("skip", "through_too"),
+)
 
 # ``numbers``, float64: unused, 1/divisor of the mean, D / ((count - 1) deviation²), count, mean,
 # deviation, unused, unused; then count, sum and sum of squares of every program of the moments;
 # then the rows' programs' sums of values, of weights and of D.
 
 
-@triton.jit(do_not_specialize=["count", "ignore_index", "chunk"])
+@triton.jit
+def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index, has_weight):
+    """(kept, label in range, weight of the row, the same with NaN for a label out of range)."""
+    label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
+    kept = (label != ignore_index) & inside
+    good = (label >= 0) & (label < classes)
+    index = tl.where(kept & good, label, 0)
+    factor = kept.to(tl.float64)
+    if has_weight:
+        factor = tl.load(weight + index, mask=kept, other=0.0).to(tl.float64)
+        factor = tl.where((factor >= 0) & (factor < float("inf")), factor, float("nan"))
+    return kept, index, factor, tl.where(kept & (good == 0), float("nan"), factor)
+
+
+@triton.jit(do_not_specialize=RUN_TIME)
 def moments_kernel(
-    logits,
-    target,
-    numbers,
-    count,
-    classes,
-    row_stride,
-    class_stride,
-    target_stride,
-    ignore_index,
-    chunk,
-    ROWS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    logits, target, numbers,
+    count, classes, row_stride, class_stride, target_stride, ignore_index, chunk,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Count, sum and sum of squares of the kept, unmasked logits of ``chunk`` tiles of rows."""
     program = tl.program_id(0)
     number = tl.zeros([ROWS, BLOCK], tl.float32)
@@ -164,13 +170,13 @@ def finish(numbers, partial, parts, out, mean, through_too, BLOCK: tl.constexpr)
     tl.store(out, rounded(result, out))
 
 
-@triton.jit(do_not_specialize=["skip", "parts", "mean", "through_too"])
+@triton.jit(do_not_specialize=RUN_TIME)
 def finish_kernel(numbers, out, skip, parts, mean, through_too, BLOCK: tl.constexpr):
     """``finish`` by itself, where there are too many sums for a program of the rows."""
     finish(numbers, numbers + 8 + skip, parts, out, mean, through_too, BLOCK)
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["upstream"])
+@triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
 def dot_kernel(dots, upstream, numbers, count, upstream_stride, BLOCK: tl.constexpr):
     """The slope through the deviation, Σ upstream · dots, for a loss that was not reduced."""
     place = tl.arange(0, BLOCK)
@@ -181,3 +187,37 @@ def dot_kernel(dots, upstream, numbers, count, upstream_stride, BLOCK: tl.conste
         chain = tl.load(upstream + rows * upstream_stride, mask=inside, other=0.0)
         total += tl.load(dots + rows, mask=inside, other=0.0) * chain.to(tl.float64)
     tl.store(numbers + 2, _through_deviation(numbers, tl.sum(total, 0)))
+
+
+# ------------------------------------------------------------------------ a row of EXACT
+
+
+@triton.jit
+def legal_noise(sigma):
+    """NaN for what no noise can be."""
+    return tl.where((sigma > 0) & (sigma < float("inf")), sigma, float("nan"))
+
+
+@triton.jit
+def through_deviation(scores, numbers, slope):
+    """What flows through the standard deviation; nothing to a masked class."""
+    # In float64: large scores and a small slope are both beyond float32.
+    along = (scores.to(tl.float64) - tl.load(numbers + 4)) * slope
+    return tl.where(scores != float("-inf"), along.to(tl.float32), 0.0)
+
+
+@triton.jit
+def loss_of(small_log2, ahead, log):
+    """1 - P or -log P, and dL/dm divided by -gradient, from log2 of the smaller of P and 1-P.
+
+    ``log`` is 0 or 1; 2 asks for the gradient as it is, divided by the smaller.
+    """
+    small = tl.exp(small_log2 * 0.6931471805599453)
+    value = tl.where(ahead, small, 1.0 - small)
+    slope = small
+    if log == 1:
+        value = -tl.where(ahead, tl.log(1.0 - small), small_log2 * 0.6931471805599453)
+        slope = tl.where(ahead, small / (1.0 - small), 1.0)
+    elif log == 2:
+        slope = tl.full(small.shape, 1.0, tl.float64)
+    return value, slope

@@ -1,4 +1,4 @@
-"""Which batches are for the kernels, and what is known of batches of the same kind.
+"""How we are being run, which batches are for Triton, and what is known of batches seen before.
 
 Most calls are like the one before: its plan is found by comparing, in a microsecond; others' in a
 dictionary.
@@ -10,31 +10,12 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from expacc.ops.mode import is_plain_eager
-from expacc.ops.reference import CLASS_AXIS
-
-__all__ = [
-    "BY_DEFAULT",
-    "IMPLEMENTATIONS",
-    "MISSING",
-    "PLANS",
-    "Implementation",
-    "Last",
-    "has_triton",
-    "is_plain_batch",
-    "keep_plan",
-    "kind_of",
-    "no_kernels",
-    "note_last",
-    "result_dtype",
-    "supports_triton",
-    "tried",
-]
-
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+CLASS_AXIS = 1
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ORDINARY = (Tensor, torch.nn.Parameter)
-_REDUCTIONS = ("mean", "sum", "none")
+REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}  # as the kernels know them
 Implementation = Literal["auto", "reference", "triton"]
 IMPLEMENTATIONS = ("auto", "reference", "triton")
 _MOST_ROWS = 2**31 - 1  # of a launch
@@ -43,21 +24,40 @@ _MOST_ROWS = 2**31 - 1  # of a launch
 # tests/gpu have passed on a GPU: see docs/kernels.md.
 BY_DEFAULT = {"mixture": True, "exact": True}
 
-_HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
+# The C++ node, once ``build_native`` was called.
+native_library: Any = None
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # looked for, not imported
 
 
-def has_triton() -> bool:
-    """Is Triton installed?"""
-    return _HAS_TRITON
+def is_plain_eager() -> bool:
+    """True when nothing traces or transforms us: values may be read, one fused node may be used."""
+    return (
+        not torch.compiler.is_compiling()
+        and torch._C._functorch.maybe_current_level() is None  # vmap, grad, jvp …
+        and forward_ad._current_level < 0
+    )
 
 
-def no_kernels(logits: Tensor, needs: str = "") -> ValueError:
+def wants_composed(upstream: Tensor) -> bool:
+    """In backward: is a graph of the gradient wanted, or are these many upstreams as one?
+
+    ``is_grads_batched`` has a vmap of its own, older than torch.func's.
+    """
+    return (
+        torch.is_grad_enabled()
+        or torch._C._functorch.is_legacy_batchedtensor(upstream)
+        or not is_plain_eager()
+    )
+
+
+def triton_error(logits: Tensor, needs: str = "") -> ValueError:
     """Why 'triton' is impossible; ``needs`` is what else this loss must be for its kernels."""
     if not logits.is_cuda:
         reason = f"needs a CUDA tensor; logits are on {logits.device.type}"
-    elif not has_triton():
+    elif not HAS_TRITON:
         reason = "needs Triton, which is not installed"
-    elif logits.dtype not in _DTYPES:
+    elif logits.dtype not in DTYPES:
         reason = f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
     elif logits.ndim != 2 or logits.numel() == 0:
         reason = f"needs logits (N, C); got shape {tuple(logits.shape)}"
@@ -82,21 +82,18 @@ def supports_triton(
     """
     return (
         (impl == "triton" or (impl == "auto" and BY_DEFAULT[family]))
-        and type(logits) in _ORDINARY
-        and logits.is_cuda
+        and is_plain_batch(logits, target)
         and logits.ndim == 2
-        and logits.dtype in _DTYPES
-        and type(target) in _ORDINARY
+        and logits.dtype in DTYPES
         and target.dtype == torch.int64
         and target.ndim == 1
         and 0 < target.shape[0] == logits.shape[0] < _MOST_ROWS
         and logits.shape[CLASS_AXIS] > 0
         and target.device == logits.device
-        and reduction in _REDUCTIONS
+        and reduction in REDUCTIONS
         and type(ignore_index) is int
         and (weight is None or _is_plain_weight(weight, logits))
-        and is_plain_eager()
-        and has_triton()
+        and HAS_TRITON
     )
 
 
