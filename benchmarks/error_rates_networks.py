@@ -140,10 +140,15 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=1000)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commit", help="of the code, where git is not at hand")
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     asked = parser.parse_args()
     console = Console(width=130)
     about = facts(studies=asked.studies, seed=asked.seed)
+    if asked.device == "cuda":
+        about["gpu"] = torch.cuda.get_device_name()
+    if asked.commit:
+        about["commit"] = asked.commit
     console.print(heading(about))
     rows = []
     for place, case in enumerate(CASES):
