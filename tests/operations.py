@@ -46,10 +46,10 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "orthant_prob": expacc.orthant_prob,
     "log_orthant_prob": expacc.log_orthant_prob,
     **{
-        f"win_probabilities {noise}": lambda z, noise=noise: expacc.win_probabilities(z, 1, noise)
+        f"argmax_probabilities {noise}": lambda z, n=noise: expacc.argmax_probabilities(z, 1, n)
         for noise in NOISES
     },
-    "win_probabilities, sigma per row": lambda z: expacc.win_probabilities(z, _row_sigma(z)),
+    "argmax_probabilities, sigma per row": lambda z: expacc.argmax_probabilities(z, _row_sigma(z)),
     **{
         f"expected_cost {noise}": lambda z, noise=noise: functional.expected_cost(
             z, labels_of(z), costs_of(z), noise=noise, reduction="none"

@@ -12,7 +12,7 @@ import torch.multiprocessing as multiprocessing
 from standardizing_rank import logits_and_target, standardize_rank
 
 import expacc
-from expacc import log_orthant_prob, orthant_prob, win_probabilities
+from expacc import argmax_probabilities, log_orthant_prob, orthant_prob
 from expacc.functional import exact_error, expected_cost, expected_error
 from expacc.ops.orthant.all_classes import win, win_backward
 from expacc.ops.orthant.any_noise import contest, contest_nodes
@@ -240,8 +240,8 @@ def test_double_backward_is_refused_with_a_sentence():
     (grad,) = torch.autograd.grad(log_orthant_prob(margins).sum(), margins, create_graph=True)
     with pytest.raises(RuntimeError, match="orthant_prob must not be differentiated twice"):
         grad.square().sum().backward()
-    (grad,) = torch.autograd.grad(win_probabilities(margins)[0, 0], margins, create_graph=True)
-    with pytest.raises(RuntimeError, match="win_probabilities must not be differentiated twice"):
+    (grad,) = torch.autograd.grad(argmax_probabilities(margins)[0, 0], margins, create_graph=True)
+    with pytest.raises(RuntimeError, match="argmax_probabilities must not be differentiated twice"):
         grad.square().sum().backward()
 
 
@@ -425,22 +425,24 @@ def test_balanced_accuracy_is_a_weight():
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_win_probabilities(noise):
+def test_argmax_probabilities(noise):
     logits = seeded(7, 5, scale=2).requires_grad_()
-    chances = win_probabilities(logits, 0.7, noise)
+    chances = argmax_probabilities(logits, 0.7, noise)
     for y in range(5):
         labels = torch.full((7,), y)
         error = exact_error(
             logits, labels, sigma=0.7, noise=noise, standardize=False, reduction="none"
         )
         torch.testing.assert_close(chances[:, y], 1 - error, rtol=1e-9, atol=1e-11)
-    assert torch.autograd.gradcheck(lambda z: win_probabilities(z, 0.7, noise), logits, atol=1e-7)
+    assert torch.autograd.gradcheck(
+        lambda z: argmax_probabilities(z, 0.7, noise), logits, atol=1e-7
+    )
     for classes in (1, 2, 10, 100, 1000):
         single = seeded(6, classes, dtype=torch.float32, scale=3)
-        total = win_probabilities(single, 1.0, noise).sum(-1)
+        total = argmax_probabilities(single, 1.0, noise).sum(-1)
         torch.testing.assert_close(total, torch.ones(6), rtol=0, atol=1e-6)
     masked = torch.tensor([[0.0, -math.inf, 1.0]], requires_grad=True)
-    found = win_probabilities(masked, 1.0, noise)
+    found = argmax_probabilities(masked, 1.0, noise)
     assert found[0, 1] == 0
     (grad,) = torch.autograd.grad(found[0, 0], masked)
     assert grad.isfinite().all()
@@ -523,8 +525,8 @@ BAD = [
     (lambda: orthant_prob(torch.zeros(3).long()), TypeError, "margins", "int64"),
     (lambda: orthant_prob(torch.tensor(0.0)), ValueError, "margins", "axes"),
     (lambda: orthant_prob(torch.zeros(3), nodes=0), ValueError, "nodes", "0"),
-    (lambda: win_probabilities(Z, sigma=0.0), ValueError, "sigma", "0.0"),
-    (lambda: win_probabilities(Z, noise="uniform"), ValueError, "noise", "'uniform'"),
+    (lambda: argmax_probabilities(Z, sigma=0.0), ValueError, "sigma", "0.0"),
+    (lambda: argmax_probabilities(Z, noise="uniform"), ValueError, "noise", "'uniform'"),
     (lambda: expected_cost(Z, Y, torch.ones(3, 2)), ValueError, "cost", "(3, 2)"),
     (lambda: expected_cost(Z, Y, [[0]]), TypeError, "cost", "list"),
     (lambda: expected_cost(Z, Y, torch.ones(3, 3).long()), TypeError, "cost", "int64"),

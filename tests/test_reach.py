@@ -52,7 +52,7 @@ def test_losses_of_large_logits(dtype, size):
 @pytest.mark.parametrize("noise", NOISES)
 def test_probabilities_of_large_logits(dtype, size, noise):
     logits = large(dtype, size).requires_grad_()
-    chances = expacc.win_probabilities(logits, 1.0, noise)
+    chances = expacc.argmax_probabilities(logits, 1.0, noise)
     assert ((chances >= 0) & (chances <= 1)).all()
     tolerance = 1e-10 if dtype == torch.float64 else 4 * torch.finfo(dtype).eps
     assert (chances.double().sum(1) - 1).abs().max() <= tolerance
@@ -123,7 +123,7 @@ def test_an_illegal_sigma_is_refused_or_makes_its_rows_nan(value, where):
     if where in ("all", "row"):
         calls += [partial(cost, noise=noise) for noise in NOISES]
         calls += [
-            lambda z, s, n=noise: expacc.win_probabilities(z, s, n).amax(1) for noise in NOISES
+            lambda z, s, n=noise: expacc.argmax_probabilities(z, s, n).amax(1) for noise in NOISES
         ]
     for call in calls:
         with pytest.raises(ValueError, match=r"sigma must be finite and > 0; got .*\."):
@@ -165,17 +165,17 @@ def test_a_sigma_of_the_wrong_shape_is_refused():
     logits, target = scores(6).float(), labels_of(scores(6))
     for sigma in (torch.ones(6), torch.ones(1, 6), torch.ones(5, 1), torch.ones(1, 1, 1, 1)):
         with pytest.raises(ValueError, match="sigma must"):
-            expacc.win_probabilities(logits, sigma)
+            expacc.argmax_probabilities(logits, sigma)
         with pytest.raises(ValueError, match="sigma must"):
             expected_cost(logits, target, costs_of(logits), sigma=sigma)
     with pytest.raises(TypeError, match="sigma must be a floating-point tensor"):
-        expacc.win_probabilities(logits, torch.ones(6, 1).long())
+        expacc.argmax_probabilities(logits, torch.ones(6, 1).long())
     with pytest.raises(ValueError, match="sigma must be finite and > 0"):
         expacc.ExactLoss(sigma=torch.tensor([1.0, -1.0]))
     rows = torch.linspace(0.5, 2, 6)[:, None]
-    whole = expacc.win_probabilities(logits, rows)
+    whole = expacc.argmax_probabilities(logits, rows)
     for row, sigma, one in zip(logits, rows, whole, strict=True):
-        torch.testing.assert_close(one, expacc.win_probabilities(row, sigma.item()))
+        torch.testing.assert_close(one, expacc.argmax_probabilities(row, sigma.item()))
 
 
 def test_numbers_are_numbers():

@@ -118,13 +118,13 @@ def test_every_operation(name):
 
 
 @pytest.mark.parametrize("noise", ["normal", "gumbel", "logistic", "laplace"])
-def test_win_probabilities_are_those_of_a_winner(noise):
+def test_argmax_probabilities_are_those_of_a_winner(noise):
     for classes in (1, 2, 6, 60):
         logits, _, bad = unsound(classes, torch.float64)
-        assert_unsound(lambda z: expacc.win_probabilities(z, 1.0, noise).amax(1), logits, bad)
-        found = expacc.win_probabilities(logits, 1.0, noise)
+        assert_unsound(lambda z: expacc.argmax_probabilities(z, 1.0, noise).amax(1), logits, bad)
+        found = expacc.argmax_probabilities(logits, 1.0, noise)
         assert torch.equal(found.isnan().all(1), bad)
-        compiled = torch.func.vmap(lambda z: expacc.win_probabilities(z, 1.0, noise))(logits)
+        compiled = torch.func.vmap(lambda z: expacc.argmax_probabilities(z, 1.0, noise))(logits)
         assert torch.equal(compiled.isnan().all(1), bad)
 
 

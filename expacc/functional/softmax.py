@@ -72,22 +72,16 @@ def reduce_mixture(
         check_choice("impl", impl, IMPLEMENTATIONS)
         if impl == "triton" and isinstance(logits, Tensor):
             raise no_kernels(logits)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(*weights), batch)
+    formula = mixture_formula(*weights)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -143,8 +137,8 @@ def expected_error(
 def leaky_expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -206,8 +200,8 @@ def focus_weights(focus: float) -> tuple[float, float]:
 def mixed_expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,

@@ -1,4 +1,4 @@
-"""Baselines that are curves over u = log p(target): focal, MAE, generalised, tamed, Poly-1."""
+"""Losses we compare with that are curves over u = log p(target), each with its own slope."""
 
 import math
 
@@ -35,8 +35,8 @@ def _focal_formula(gamma: float, alpha: float) -> Formula:
 def focal(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -84,22 +84,16 @@ def focal(
     """
     check_number("gamma", gamma, low=0)
     alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(_focal_formula(gamma, alpha), batch)
+    formula = _focal_formula(gamma, alpha)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def mean_absolute_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -140,15 +134,9 @@ def mean_absolute_error(
     Reference:
         Ghosh, Kumar and Sastry 2017; mixing paper, Eq. 3.
     """
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(ce_weight=0.0, error_weight=2.0), batch)
+    formula = mixture_formula(ce_weight=0.0, error_weight=2.0)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
@@ -169,15 +157,15 @@ def _generalized_formula(q: float, truncation: float | None) -> Formula:
 def generalized_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     q: float = 0.7,
     truncation: float | None = None,
 ) -> Tensor:
-    r"""Compute the generalised cross entropy, between cross entropy (q → 0) and expected error (1).
+    r"""Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1).
 
     The standard answer to wrong labels. The truncated variant drops rows with p(target) below
     ``truncation`` altogether; start it from a trained model, since such rows have no gradient.
@@ -222,15 +210,9 @@ def generalized_cross_entropy(
     check_number("q", q, low=0, high=1, open_low=True, cure="Cross entropy is the limit at 0.")
     if truncation is not None:
         check_number("truncation", truncation, low=0, high=1, open_low=True, open_high=True)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(_generalized_formula(q, truncation), batch)
+    formula = _generalized_formula(q, truncation)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def _tamed_formula(taming: float) -> Formula:
@@ -247,8 +229,8 @@ def _tamed_formula(taming: float) -> Formula:
 def tamed_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -294,28 +276,22 @@ def tamed_cross_entropy(
         constant we fix so that the loss is 0 at p = 1.
     """
     check_number("taming", taming, low=0)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(_tamed_formula(taming), batch)
+    formula = _tamed_formula(taming)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def poly1_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     epsilon: float = 1.0,
 ) -> Tensor:
-    r"""Compute Poly-1 cross entropy, an alias: ``mixed_expected_error`` with weights 1 and epsilon.
+    r"""Compute Poly-1 cross entropy: ``mixed_expected_error`` with weights 1 and epsilon.
 
     The PolyLoss paper adds epsilon to the first coefficient of cross entropy's expansion in 1 - p;
     that is the mixture of cross entropy and expected error, found a second time.
@@ -354,12 +330,6 @@ def poly1_cross_entropy(
         Functions"; mixing paper, Eq. 12 with alpha = 1, beta = epsilon.
     """
     check_number("epsilon", epsilon, low=-1)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(ce_weight=1.0, error_weight=epsilon), batch)
+    formula = mixture_formula(ce_weight=1.0, error_weight=epsilon)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
