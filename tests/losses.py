@@ -325,6 +325,9 @@ LOSSES += (
         adapt=_equal_costs,
         curve=False,
     ),
+)
+# Losses that make their logits themselves: under the laws of rows (N, C) of finite features.
+HEADS = (
     LossRow(
         "linear_mixed_expected_error",
         numpy=_np_mixture,
@@ -341,12 +344,17 @@ CASES = [(row, params) for row in LOSSES for params in row.settings]
 CASE_IDS = [
     row.name + "".join(f"-{key}={value}" for key, value in params.items()) for row, params in CASES
 ]
-every_loss = pytest.mark.parametrize("row", LOSSES, ids=[row.name for row in LOSSES])
+every_loss = pytest.mark.parametrize(
+    "row", LOSSES + HEADS, ids=[row.name for row in LOSSES + HEADS]
+)
 
 
-def every_case(where: Callable[[LossRow], bool] = lambda row: True):
-    """Run a test for every loss and setting, or for those of the rows ``where`` it applies."""
-    pairs = [(c, name) for c, name in zip(CASES, CASE_IDS, strict=True) if where(c[0])]
-    return pytest.mark.parametrize(
-        ("row", "numbers"), [case for case, _ in pairs], ids=[name for _, name in pairs]
-    )
+def every_case(where: Callable[[LossRow], bool] = lambda row: row.logits):
+    """Run a test for every loss and setting of the rows ``where`` it applies."""
+    cases = {
+        row.name + "".join(f"-{key}={value}" for key, value in params.items()): (row, params)
+        for row in LOSSES + HEADS
+        for params in row.settings
+        if where(row)
+    }
+    return pytest.mark.parametrize(("row", "numbers"), cases.values(), ids=cases)

@@ -11,6 +11,8 @@ import expacc
 from expacc import functional
 from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
+from expacc.registry import SPECS
+from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge
 
 CLASSES = 6
 
@@ -89,6 +91,19 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     ),
 }  # fmt: skip
 SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers in another dtype
+
+
+# The slopes of training, by name, with legal numbers for all of them.
+SLOPES = {name: along(curve) for name, curve in CURVES.items()}
+SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge}
+SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, False)}
+
+
+def slope_params(runs: int) -> dict[str, Tensor]:
+    one = torch.ones(runs, 1, 1)
+    names = {name for spec in SPECS.values() for name in spec.defaults}
+    names |= {"ce_weight", "error_weight"}
+    return dict.fromkeys(names, one) | {"truncation": one / 100}
 
 
 def scores(rows: int = 24, seed: int = 0) -> Tensor:

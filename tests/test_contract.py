@@ -13,7 +13,7 @@ from expacc.functional import mixed_expected_error
 
 SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2)]
 every_soft_case = every_case(lambda row: row.soft)
-every_case_of_logits = every_case(lambda row: row.logits)
+every_row = every_case(lambda row: True)
 every_module = every_case(lambda row: row.module is not None)
 
 
@@ -38,7 +38,7 @@ def grad_of(value, logits, **kwargs):
 # ------------------------------------------------------------------------------------- values
 
 
-@every_case()
+@every_row
 def test_equals_its_numpy_transcription(row, numbers):
     logits, target = batch((12, 6) if row.name == "exact" else (64, 6))  # quadrature is slow
     z, y = logits.detach().numpy(), target.numpy()
@@ -77,7 +77,7 @@ def test_mixture_without_error_is_cross_entropy(shape, soft):
         )
 
 
-@every_case_of_logits
+@every_case()
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_shape_is_rows_of_logits(row, numbers, shape):
     logits, target = batch(shape)
@@ -104,7 +104,7 @@ def test_soft_targets_are_expectations_over_labels(row, numbers):
     torch.testing.assert_close(mean, expected.sum() / 6, rtol=1e-12, atol=1e-14)
 
 
-@every_case()
+@every_row
 def test_weights_ignore_and_reduction(row, numbers):
     logits, target = batch((9, 4), seed=3)
     target[[1, 5]] = 3
@@ -126,7 +126,7 @@ def test_weights_ignore_and_reduction(row, numbers):
 # ---------------------------------------------------------------------------------- gradients
 
 
-@every_case()
+@every_row
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weight"])
 @pytest.mark.parametrize("ignore_index", [-100, 1], ids=["", "ignore"])
@@ -170,7 +170,7 @@ def test_gradcheck_of_soft_and_smoothed_targets(row, numbers):
     )
 
 
-@every_case()
+@every_row
 def test_rows_of_the_gradient_sum_to_zero_and_stay_in_bounds(row, numbers):
     for size in sizes(row):
         logits, target = batch(size, dtype=torch.float32, scale=5)
@@ -179,7 +179,7 @@ def test_rows_of_the_gradient_sum_to_zero_and_stay_in_bounds(row, numbers):
         assert grad.abs().max() <= row.gradient_bound * (1 + 1e-5)
 
 
-@every_case()
+@every_row
 def test_shift_and_permutation_change_nothing(row, numbers):
     logits, target = batch((8, 5))
     values = row.function(logits, target, reduction="none", **numbers)
@@ -190,7 +190,7 @@ def test_shift_and_permutation_change_nothing(row, numbers):
     torch.testing.assert_close(values, moved, rtol=1e-12, atol=1e-14)
 
 
-@every_case()
+@every_row
 def test_small_and_block_paths_agree(row, numbers):
     logits, target = batch((400, 60 if row.curve else 10), dtype=torch.float32, scale=10)
     whole = row.function(logits, target, reduction="none", **numbers)
@@ -209,7 +209,7 @@ def test_small_and_block_paths_agree(row, numbers):
 # -------------------------------------------------------------------------------------- edges
 
 
-@every_case()
+@every_row
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("blocks", [False, True], ids=["small", "blocks"])
 def test_ignored_rows_contribute_nothing(row, numbers, value, blocks):
@@ -227,7 +227,7 @@ def test_ignored_rows_contribute_nothing(row, numbers, value, blocks):
     torch.testing.assert_close(clean_grad, dirty_grad, rtol=1e-5, atol=1e-12)
 
 
-@every_case()
+@every_row
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_empty_and_all_ignored_batches_give_zero(row, numbers, reduction):
     for logits, target in (
@@ -239,7 +239,7 @@ def test_empty_and_all_ignored_batches_give_zero(row, numbers, reduction):
         assert torch.equal(grad_of(value, logits), torch.zeros_like(logits))
 
 
-@every_case()
+@every_row
 def test_zero_weight_of_all_rows_gives_zero(row, numbers):
     logits, target = batch((3, 4), dtype=torch.float32)
     value = row.function(logits, target, weight=torch.zeros(4), **numbers)
@@ -247,7 +247,7 @@ def test_zero_weight_of_all_rows_gives_zero(row, numbers):
     assert torch.equal(grad_of(value, logits), torch.zeros_like(logits))
 
 
-@every_case_of_logits
+@every_case()
 def test_masked_class_is_absent(row, numbers):
     for size in ((6, 4), (6000 if row.curve else 60, 4)):
         logits, target = batch(size, dtype=torch.float32)
@@ -266,7 +266,7 @@ def test_masked_class_is_absent(row, numbers):
             assert grad_of(value, masked).isfinite().all()
 
 
-@every_case_of_logits
+@every_case()
 def test_one_class_gives_zero(row, numbers):
     for logits in (torch.zeros(3, 1), torch.full((1,), 7.0), torch.zeros(2, 1, 3)):
         logits.requires_grad_()
@@ -303,7 +303,7 @@ def test_bad_label_inside_a_transform_makes_its_row_nan(row):
 # ------------------------------------------------------------------------- dtypes and layouts
 
 
-@every_case()
+@every_row
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("blocks", [False, True], ids=["small", "blocks"])
 def test_half_precision_is_computed_in_float32(row, numbers, dtype, blocks):
@@ -330,7 +330,7 @@ def test_labels_of_any_integer_dtype(row, dtype):
     assert torch.equal(row.function(logits, target.to(dtype)), row.function(logits, target))
 
 
-@every_case()
+@every_row
 def test_strides_expanded_inputs_and_upstream_gradients(row, numbers):
     for size in sizes(row):
         logits, target = batch(size)
@@ -351,7 +351,7 @@ def test_strides_expanded_inputs_and_upstream_gradients(row, numbers):
         torch.testing.assert_close(grad, expected, rtol=1e-9, atol=1e-12)
 
 
-@every_case()
+@every_row
 def test_inputs_are_never_modified(row, numbers):
     for size in sizes(row):
         logits, target = batch(size, dtype=torch.float32)

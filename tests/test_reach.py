@@ -9,8 +9,7 @@ from losses import CASES, LOSSES
 from operations import costs_of, labels_of, scores
 
 import expacc
-from expacc import functional
-from expacc.functional import exact_error, expected_cost, expected_error
+from expacc.functional import exact_error, expected_cost
 from expacc.ops.orthant.noise import NOISES
 
 INF, NAN = math.inf, math.nan
@@ -44,7 +43,7 @@ def test_losses_of_large_logits(dtype, size):
             assert not values.isnan().any()
             (grad,) = torch.autograd.grad(values.sum(), leaf)
             assert grad[values.isfinite()].isfinite().all()
-            if row.exact is None and not keywords.get("log"):  # an expected error
+            if row.name == "exact" and not keywords.get("log"):  # an expected error
                 assert ((values >= 0) & (values <= 1)).all()
 
 
@@ -168,27 +167,7 @@ def test_a_sigma_of_the_wrong_shape_is_refused():
             expacc.argmax_probabilities(logits, sigma)
         with pytest.raises(ValueError, match="sigma must"):
             expected_cost(logits, target, costs_of(logits), sigma=sigma)
-    with pytest.raises(TypeError, match="sigma must be a floating-point tensor"):
-        expacc.argmax_probabilities(logits, torch.ones(6, 1).long())
-    with pytest.raises(ValueError, match="sigma must be finite and > 0"):
-        expacc.ExactLoss(sigma=torch.tensor([1.0, -1.0]))
     rows = torch.linspace(0.5, 2, 6)[:, None]
     whole = expacc.argmax_probabilities(logits, rows)
     for row, sigma, one in zip(logits, rows, whole, strict=True):
         torch.testing.assert_close(one, expacc.argmax_probabilities(row, sigma.item()))
-
-
-def test_numbers_are_numbers():
-    """A tensor is no number: its value could not be refused inside a graph."""
-    logits, target = scores(6), labels_of(scores(6))
-    one = torch.tensor(1.0)
-    for call in (
-        lambda: exact_error(logits, target, margin=one),
-        lambda: functional.leaky_expected_error(logits, target, leak=one),
-        lambda: functional.mixed_expected_error(logits, target, ce_weight=one),
-        lambda: expacc.baselines.hinge(logits, target, margin=one),
-        lambda: expacc.baselines.focal(logits, target, gamma=one),
-        lambda: expected_error(logits, target, label_smoothing=one),
-    ):
-        with pytest.raises(TypeError, match="must be a number; got tensor"):
-            call()
