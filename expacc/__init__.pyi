@@ -193,6 +193,21 @@ class Poly1CrossEntropyLoss(FunctionLoss):
         epsilon: float = 1.0,
     ) -> None: ...
 
+class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
+    """Compute cross entropy, continued as a straight line in p where p(target) is small."""
+
+    threshold: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        threshold: float = 0.1,
+    ) -> None: ...
+
 class ComplementEntropyLoss(FunctionLoss):
     """Compute the negated entropy of the rivals' probabilities."""
 

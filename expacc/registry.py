@@ -264,6 +264,17 @@ _ALL = (
         search={"epsilon": (0.3, 5.0, 1.0)},
     ),
     LossSpec(
+        name="partially_huberized_cross_entropy",
+        label="partially Huberised",
+        formula="−u where p ≥ threshold, else 1 − log(threshold) − p/threshold",
+        source="Menon et al. 2020",
+        when="wrong labels: cross entropy for rows that are believed",
+        look=("#6b4c9a", "#b79ae0", "*", "-."),
+        defaults={"threshold": 0.1},
+        slope=lambda u, n: (u.exp() / n["threshold"]).clamp(max=1),
+        search={"threshold": (0.02, 0.5, 0.1)},
+    ),
+    LossSpec(
         name="complement_entropy",
         label="complement entropy",
         formula="Σ over rivals of r·log r, their shares r = p_j/(1 − p)",

@@ -221,6 +221,21 @@ LOSSES = (
         gradient_bound=1.0,
     ),
     LossRow(
+        "partially_huberized_cross_entropy",
+        numpy=lambda p, y, z, threshold=0.1: np.where(
+            _true(p, y) >= threshold,
+            -np.log(_true(p, y)),
+            1 + np.log(1 / threshold) - _true(p, y) / threshold,
+        ),
+        exact=lambda row, threshold=0.1: (
+            -row.u
+            if row.p >= mp.mpf(threshold)
+            else 1 - mp.log(mp.mpf(threshold)) - row.p / mp.mpf(threshold)
+        ),
+        settings=({}, {"threshold": 0.5}, {"threshold": 0.001}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
         "complement_entropy",
         numpy=_np_complement,
         exact=_mp_complement,

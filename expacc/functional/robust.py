@@ -14,6 +14,7 @@ __all__ = [
     "focal",
     "generalized_cross_entropy",
     "mean_absolute_error",
+    "partially_huberized_cross_entropy",
     "poly1_cross_entropy",
     "tamed_cross_entropy",
 ]
@@ -331,5 +332,68 @@ def poly1_cross_entropy(
     """
     check_number("epsilon", epsilon, low=-1)
     formula = mixture_formula(ce_weight=1.0, error_weight=epsilon)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
+
+
+def _huberized_formula(threshold: float) -> Formula:
+    floor = math.log(threshold)
+    return Formula(
+        value=lambda u: torch.where(u > floor, -u, 1 - floor - torch.exp(u) / threshold),
+        slope=lambda u, prob: -(prob / threshold).clamp(max=1),
+    )
+
+
+def partially_huberized_cross_entropy(
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: Reduction = "mean",
+    label_smoothing: float = 0.0,
+    threshold: float = 0.1,
+) -> Tensor:
+    r"""Compute cross entropy, continued as a straight line in p where p(target) is small.
+
+    Cross entropy for rows that are believed, the expected error's slope for rows that are not: a
+    wrong label costs 1 + log(1/threshold) at most. Against wrong labels; from a random start keep
+    the threshold below 1 / classes, or all rows are on the line.
+
+    Definition:
+        L = -log p for p = p(target) >= threshold, else 1 - log(threshold) - p / threshold.
+
+    Gradient:
+        dL/dlogits_j = -min(1, p_y / threshold) (1[j=y] - p_j): largest at p_y = threshold, or at
+        1/2 for a threshold above.
+
+    Args:
+        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
+        target: integer labels without the class axis, or class probabilities of the logits' shape.
+        weight: one factor >= 0 per class.
+        ignore_index: a label whose rows contribute nothing.
+        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
+        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        threshold: the p(target) in (0, 1) below which the line begins; 1/tau in the paper.
+
+    Returns:
+        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
+
+    Raises:
+        TypeError: a tensor or number of the wrong type.
+        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
+
+    Example:
+        p(target) is 1/4, half of the threshold: 1 + log 2 - 1/2 = 1.1931:
+
+        >>> partially_huberized_cross_entropy(torch.zeros(4), torch.tensor(2), threshold=0.5)
+        tensor(1.1931)
+
+    Reference:
+        Menon et al. 2020, "Can Gradient Clipping Mitigate Label Noise?", the partially Huberised
+        loss with tau = 1/threshold.
+    """
+    check_number("threshold", threshold, low=0, high=1, open_low=True, open_high=True)
+    formula = _huberized_formula(threshold)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     return reduce_log_prob(formula, batch)
