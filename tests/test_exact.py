@@ -448,6 +448,12 @@ def test_argmax_probabilities(noise):
     assert grad.isfinite().all()
 
 
+def test_the_old_name_works_for_one_release():
+    logits = seeded(3, 4)
+    with pytest.warns(DeprecationWarning, match="is now argmax_probabilities"):
+        assert torch.equal(expacc.win_probabilities(logits), argmax_probabilities(logits))
+
+
 def test_expected_cost():
     logits, target = seeded(6, 3).requires_grad_(), torch.tensor([0, 1, 2, 2, 1, 0])
     ones = 1 - torch.eye(3, dtype=torch.float64)
