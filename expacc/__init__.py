@@ -5,67 +5,15 @@ Drop a loss in where ``F.cross_entropy`` stood::
     from expacc.functional import mixed_expected_error
 
     loss = mixed_expected_error(logits, target)
+
+Type checkers read ``__init__.pyi``, written by ``docs/write_losses.py``.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from expacc import baselines, functional, schedules
-    from expacc.centers import MaxMahalanobisCenterLoss
-    from expacc.losses import (
-        ComplementEntropyLoss,
-        ExactLoss,
-        ExpectedErrorLoss,
-        FocalLoss,
-        GeneralizedCrossEntropyLoss,
-        HingeLoss,
-        LeakyExpectedErrorLoss,
-        MaximumProbabilityCrossEntropyLoss,
-        MeanAbsoluteErrorLoss,
-        MixedExpectedErrorLoss,
-        Poly1CrossEntropyLoss,
-        TamedCrossEntropyLoss,
-    )
-    from expacc.ops import build_native
-    from expacc.optim import ASAM, GradientNormalizer
-    from expacc.probabilities import log_orthant_prob, orthant_prob, win_probabilities
-    from expacc.scheduled import ScheduledLoss
+from typing import Any
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "ASAM",
-    "ComplementEntropyLoss",
-    "ExactLoss",
-    "ExpectedErrorLoss",
-    "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
-    "GradientNormalizer",
-    "HingeLoss",
-    "LeakyExpectedErrorLoss",
-    "MaxMahalanobisCenterLoss",
-    "MaximumProbabilityCrossEntropyLoss",
-    "MeanAbsoluteErrorLoss",
-    "MixedExpectedErrorLoss",
-    "Poly1CrossEntropyLoss",
-    "ScheduledLoss",
-    "TamedCrossEntropyLoss",
-    "__version__",
-    "baselines",
-    "build_native",
-    "functional",
-    "log_orthant_prob",
-    "orthant_prob",
-    "schedules",
-    "win_probabilities",
-]
-
-# Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
-_ROOMS = {
-    *("baselines", "centers", "contract", "functional", "losses", "ops", "optim"),
-    *("probabilities", "errors", "scheduled", "schedules"),
-}
 # Every name is fetched when it is first asked for: torch takes seconds to import, and the command
 # line must show its help at once.
 _HOMES = {
@@ -73,17 +21,38 @@ _HOMES = {
     "GradientNormalizer": "optim",
     "MaxMahalanobisCenterLoss": "centers",
     "ScheduledLoss": "scheduled",
+    "argmax_probabilities": "probabilities",
     "build_native": "ops",
+    "get_loss": "registry",
+    "list_losses": "registry",
     "log_orthant_prob": "probabilities",
     "orthant_prob": "probabilities",
-    "win_probabilities": "probabilities",
 }
+# Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
+_ROOMS = {
+    *("baselines", "centers", "contract", "functional", "losses", "ops", "optim"),
+    *("probabilities", "errors", "registry", "scheduled", "schedules"),
+}
+
+
+def _public() -> list[str]:
+    """Every public name: those above, and a Module for each loss of the registry."""
+    registry = import_module("expacc.registry")
+    modules = [registry.SPECS[name].module_name for name in registry.list_losses()]
+    return sorted(
+        {*_HOMES, *modules, "__version__", "baselines", "functional", "schedules"}
+        - {"CrossEntropyLoss"}  # torch's own
+    )
 
 
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return import_module(f"expacc.{name}")
-    if name not in __all__:
+    if name == "__all__":
+        return _public()
+    if name == "win_probabilities":  # its name until 0.1, for one release
+        return import_module("expacc.probabilities").win_probabilities
+    if name not in _HOMES and name not in _public():
         raise AttributeError(f"module 'expacc' has no attribute {name!r}")
     found = getattr(import_module(f"expacc.{_HOMES.get(name, 'losses')}"), name)
     globals()[name] = found
@@ -91,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_public()})

@@ -83,8 +83,8 @@ class MaxMahalanobisCenterLoss(nn.Module):
         num_classes: int,
         dim: int,
         scale: float = 10.0,
-        *,
         weight: Tensor | None = None,
+        *,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -150,10 +150,10 @@ class MaxMahalanobisCenterLoss(nn.Module):
         batch = read_batch(
             stand_in[0] if features.ndim == 1 else stand_in,
             target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
+            self.weight,
+            self.ignore_index,
+            self.reduction,
+            self.label_smoothing,
         )
         if batch.kept is not None:
             rows = torch.where(batch.kept.unsqueeze(CLASS_AXIS), rows, 0)

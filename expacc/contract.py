@@ -77,11 +77,11 @@ class Batch(NamedTuple):
 def read_batch(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None,
     ignore_index: int,
     reduction: Reduction,
     label_smoothing: float,
+    *,
     labels_only: str | None = None,
 ) -> Batch:
     """Check the arguments all losses share and bring them into one form.
@@ -133,7 +133,7 @@ def read_batch(
         scale = 1 / max(1, rows) if reduction == "mean" else 1.0  # by rows, as torch does
         return Batch(logits, None, _weigh(mass, weight), None, scale, summed, dtype, single)
 
-    labels, kept, bad = _read_labels(target, ignore_index, classes, single)
+    labels, kept, bad = read_labels(target, ignore_index, classes, single)
     if weight is None and kept is None and label_smoothing == 0:  # the usual case
         scale = 1 / (labels.numel() or 1) if reduction == "mean" else 1.0
         return Batch(logits, labels, None, None, scale, summed, dtype, single)
@@ -188,7 +188,7 @@ def _read_weight(weight: Tensor, logits: Tensor, classes: int) -> Tensor:
     return legal_values("weight", weight, low=0, of="for every class")
 
 
-def _read_labels(
+def read_labels(
     target: Tensor, ignore_index: int, classes: int, single: bool
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """(labels in range, kept, bad); kept is None when all rows are, bad when none can be."""

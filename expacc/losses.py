@@ -1,73 +1,65 @@
-"""One Module per function of ``functional`` and ``baselines``: stores the arguments, calls it.
+"""One Module per loss of ``expacc.registry``: stores the arguments, calls the function.
 
 Every argument is an attribute that may be read and changed at any time (``loss.leak = 0.2``);
-``ScheduledLoss`` does just that. Bad arguments are refused when the Module is made.
+``ScheduledLoss`` does just that. Bad arguments are refused when the Module is made. Signatures and
+docstrings are those of the functions; ``expacc/__init__.pyi`` has them for type checkers.
 """
 
+import inspect
+import re
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from expacc import baselines, functional
 from expacc.contract import Reduction, legal_values
-from expacc.functional.exact import Implementation, Standardize
-from expacc.ops.orthant.noise import NoiseName
+from expacc.ops import Implementation
+from expacc.registry import REFERENCE, SPECS, LossSpec
 
-__all__ = [
-    "ComplementEntropyLoss",
-    "ExactLoss",
-    "ExpectedErrorLoss",
-    "FocalLoss",
-    "GeneralizedCrossEntropyLoss",
-    "HingeLoss",
-    "LeakyExpectedErrorLoss",
-    "MaximumProbabilityCrossEntropyLoss",
-    "MeanAbsoluteErrorLoss",
-    "MixedExpectedErrorLoss",
-    "Poly1CrossEntropyLoss",
-    "TamedCrossEntropyLoss",
-]
+__all__ = ["FunctionLoss"]
+
+_SHARED = ("weight", "ignore_index", "reduction", "label_smoothing")
 
 
-class _FunctionLoss(nn.Module):
-    """A loss function with its arguments; ``numbers`` names those that are its own."""
+class FunctionLoss(nn.Module):
+    """A loss function with its arguments; ``params`` names those that are its own."""
 
+    spec: ClassVar[LossSpec]
     function: ClassVar[Callable[..., Tensor]]
-    numbers: ClassVar[tuple[str, ...]] = ()
+    params: ClassVar[tuple[str, ...]] = ()
 
     weight: Tensor | None
-    impl: Implementation  # where it is one of the numbers
+    impl: Implementation  # where it is one of the parameters
+    ignore_index: int
+    reduction: Reduction
+    label_smoothing: float
 
-    def __init__(
-        self,
-        weight: Tensor | None,
-        ignore_index: int,
-        reduction: Reduction,
-        label_smoothing: float,
-        **numbers: Any,
-    ) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight)
-        self.ignore_index = ignore_index
-        self.reduction: Reduction = reduction
-        self.label_smoothing = label_smoothing
-        for name, value in numbers.items():
+    def _store(self, arguments: dict[str, Any]) -> None:
+        nn.Module.__init__(self)
+        self.register_buffer("weight", arguments.pop("weight"))
+        for name, value in arguments.items():
             setattr(self, name, value)
         self._refuse_bad_arguments()
 
     def _refuse_bad_arguments(self) -> None:
         """Evaluate one row, so that a bad argument fails here and not at the first batch."""
+        for name in self.params:
+            value = getattr(self, name)
+            # One number per row or class fits the batches to come, not the one row tried here.
+            if isinstance(value, Tensor) and value.ndim > 0:
+                if value.is_floating_point():
+                    legal_values(name, value, low=0, open_low=True)
+                return
         classes = len(self.weight) if isinstance(self.weight, Tensor) and self.weight.ndim else 1
         device = self.weight.device if isinstance(self.weight, Tensor) else None
         row = torch.zeros(1, classes, device=device)
-        asked = {"impl": self.impl} if "impl" in self.numbers else {}
-        if asked.get("impl") == "triton":  # whose kernels would refuse a row on the CPU
+        impl = getattr(self, "impl", None)
+        if impl == "triton":  # whose kernels would refuse a row on the CPU
             self.impl = "auto"
         self(row, torch.zeros(1, dtype=torch.int64, device=device))
-        for name, value in asked.items():
-            setattr(self, name, value)
+        if impl == "triton":
+            self.impl = impl
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Compute the loss of ``logits`` and ``target``, as the function of the same name."""
@@ -78,12 +70,12 @@ class _FunctionLoss(nn.Module):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
-            **{name: getattr(self, name) for name in self.numbers},
+            **{name: getattr(self, name) for name in self.params},
         )
 
     def extra_repr(self) -> str:
-        """Show the numbers, and the shared arguments that differ from their defaults."""
-        shown = [f"{name}={getattr(self, name)!r}" for name in self.numbers]
+        """Show the parameters, and the shared arguments that differ from their defaults."""
+        shown = [f"{name}={getattr(self, name)!r}" for name in self.params]
         shown = [one for one in shown if one != "impl='auto'"]
         if self.weight is not None:
             shown.append(f"weight of {len(self.weight)} classes")
@@ -96,278 +88,51 @@ class _FunctionLoss(nn.Module):
         return ", ".join(shown)
 
 
-class ExpectedErrorLoss(_FunctionLoss):
-    """Module of :func:`expacc.functional.expected_error`, with the same arguments."""
-
-    function = staticmethod(functional.expected_error)
-    numbers = ("impl",)
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        impl: Implementation = "auto",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, impl=impl)
-
-
-class LeakyExpectedErrorLoss(_FunctionLoss):
-    """Module of :func:`expacc.functional.leaky_expected_error`, with the same arguments."""
-
-    function = staticmethod(functional.leaky_expected_error)
-    numbers = ("leak", "impl")
-
-    leak: float
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        leak: float = 0.1,
-        impl: Implementation = "auto",
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, leak=leak, impl=impl)
+def _docstring(spec: LossSpec, text: str) -> str:
+    """The function's, less logits and target, with what a Module returns and its own example."""
+    text = re.sub(r"\n    logits: .*?(?=\n    weight: )", "", text, count=1, flags=re.S)
+    returns = (
+        "\nReturns:\n    The Module; called with (logits, target) it gives a scalar, or one value "
+        "per row for\n    reduction 'none', as the function "
+        f"``expacc.functional.{spec.function_name}`` does.\n\nRaises:"
+    )
+    text = re.sub(r"\nReturns:\n.*?\nRaises:", lambda _: returns, text, count=1, flags=re.S)
+    example = (
+        f"\nExample:\n    >>> loss = {spec.module_name}()\n"
+        "    >>> loss(torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 2])).backward()\n"
+        "\nReference:"
+    )
+    return re.sub(r"\nExample:\n.*?\nReference:", lambda _: example, text, count=1, flags=re.S)
 
 
-class MixedExpectedErrorLoss(_FunctionLoss):
-    """Module of :func:`expacc.functional.mixed_expected_error`, with the same arguments."""
+def _module_of(spec: LossSpec, function: Callable[..., Tensor]) -> type[FunctionLoss]:
+    arguments = list(inspect.signature(function).parameters.values())[2:]
+    signature = inspect.Signature(arguments, return_annotation=None)
 
-    function = staticmethod(functional.mixed_expected_error)
-    numbers = ("focus", "ce_weight", "error_weight", "impl")
+    def __init__(self: FunctionLoss, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        self._store(given.arguments)
 
-    focus: float
-    ce_weight: float | None
-    error_weight: float | None
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        focus: float = 0.0,
-        ce_weight: float | None = None,
-        error_weight: float | None = None,
-        impl: Implementation = "auto",
-    ) -> None:
-        super().__init__(
-            weight,
-            ignore_index,
-            reduction,
-            label_smoothing,
-            focus=focus,
-            ce_weight=ce_weight,
-            error_weight=error_weight,
-            impl=impl,
-        )
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    shown = signature.replace(parameters=[own, *arguments])
+    setattr(__init__, "__signature__", shown)  # noqa: B010 - what help() and configurators read
+    body = {
+        "__doc__": _docstring(spec, inspect.getdoc(function) or ""),
+        "__module__": __name__,
+        "__init__": __init__,
+        "spec": spec,
+        "function": staticmethod(function),
+        "params": tuple(one.name for one in arguments if one.name not in _SHARED),
+    }
+    return type(spec.module_name, (FunctionLoss,), body)
 
 
-class HingeLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.hinge`, with the same arguments."""
+for _spec in SPECS.values():
+    if not _spec.needs and _spec.name != REFERENCE and _spec.function is not None:
+        globals()[_spec.module_name] = _module_of(_spec, _spec.function)
+        __all__.append(_spec.module_name)
 
-    function = staticmethod(baselines.hinge)
-    numbers = ("margin",)
+if TYPE_CHECKING:
 
-    margin: float
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        margin: float = 1.0,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, margin=margin)
-
-
-class FocalLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.focal`, with the same arguments."""
-
-    function = staticmethod(baselines.focal)
-    numbers = ("gamma", "alpha")
-
-    gamma: float
-    alpha: float | None
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        gamma: float = 2.0,
-        alpha: float | None = 0.25,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, gamma=gamma, alpha=alpha)
-
-
-class MeanAbsoluteErrorLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.mean_absolute_error`, with the same arguments."""
-
-    function = staticmethod(baselines.mean_absolute_error)
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing)
-
-
-class GeneralizedCrossEntropyLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.generalized_cross_entropy`, with the same arguments."""
-
-    function = staticmethod(baselines.generalized_cross_entropy)
-    numbers = ("q", "truncation")
-
-    q: float
-    truncation: float | None
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        q: float = 0.7,
-        truncation: float | None = None,
-    ) -> None:
-        super().__init__(
-            weight, ignore_index, reduction, label_smoothing, q=q, truncation=truncation
-        )
-
-
-class TamedCrossEntropyLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.tamed_cross_entropy`, with the same arguments."""
-
-    function = staticmethod(baselines.tamed_cross_entropy)
-    numbers = ("taming",)
-
-    taming: float
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        taming: float = 0.8,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, taming=taming)
-
-
-class ComplementEntropyLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.complement_entropy`, with the same arguments."""
-
-    function = staticmethod(baselines.complement_entropy)
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing)
-
-
-class MaximumProbabilityCrossEntropyLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.maximum_probability_cross_entropy`, same arguments."""
-
-    function = staticmethod(baselines.maximum_probability_cross_entropy)
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing)
-
-
-class Poly1CrossEntropyLoss(_FunctionLoss):
-    """Module of :func:`expacc.baselines.poly1_cross_entropy`, with the same arguments."""
-
-    function = staticmethod(baselines.poly1_cross_entropy)
-    numbers = ("epsilon",)
-
-    epsilon: float
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        epsilon: float = 1.0,
-    ) -> None:
-        super().__init__(weight, ignore_index, reduction, label_smoothing, epsilon=epsilon)
-
-
-class ExactLoss(_FunctionLoss):
-    """Module of :func:`expacc.functional.exact_error`, with the same arguments."""
-
-    function = staticmethod(functional.exact_error)
-    numbers = ("sigma", "margin", "standardize", "noise", "topk", "log", "impl")
-
-    sigma: float | Tensor
-    margin: float | None
-    standardize: Standardize
-    noise: NoiseName
-    topk: int
-    log: bool
-
-    def __init__(
-        self,
-        *,
-        weight: Tensor | None = None,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        sigma: float | Tensor = 1.0,
-        margin: float | None = None,
-        standardize: Standardize = True,
-        noise: NoiseName = "normal",
-        topk: int = 1,
-        log: bool = False,
-        impl: Implementation = "auto",
-    ) -> None:
-        super().__init__(
-            weight,
-            ignore_index,
-            reduction,
-            label_smoothing,
-            sigma=sigma,
-            margin=margin,
-            standardize=standardize,
-            noise=noise,
-            topk=topk,
-            log=log,
-            impl=impl,
-        )
-
-    def _refuse_bad_arguments(self) -> None:
-        # A sigma per row or class fits the batches to come, not the one row tried here.
-        if not (isinstance(self.sigma, Tensor) and self.sigma.ndim > 0):
-            super()._refuse_bad_arguments()
-        elif self.sigma.is_floating_point():
-            legal_values("sigma", self.sigma, low=0, open_low=True)
+    def __getattr__(name: str) -> type[FunctionLoss]: ...

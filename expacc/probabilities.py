@@ -4,6 +4,8 @@ The probabilities behind EXACT as functions of their own: deterministic, differe
 the dtype, without a sample drawn.
 """
 
+import warnings
+
 from torch import Tensor
 
 from expacc.contract import legal_values
@@ -11,7 +13,7 @@ from expacc.errors import check_choice, check_nodes, check_number, logits_error,
 from expacc.ops import all_log_probs, compute_dtype, orthant_chance, orthant_logs, win_chances
 from expacc.ops.orthant.noise import NOISES, NoiseName
 
-__all__ = ["log_orthant_prob", "orthant_prob", "win_probabilities"]
+__all__ = ["argmax_probabilities", "log_orthant_prob", "orthant_prob"]
 
 
 def _read_margins(margins: Tensor, nodes: int | None) -> tuple[Tensor, int]:
@@ -103,7 +105,7 @@ def orthant_prob(margins: Tensor, *, nodes: int | None = None) -> Tensor:
     return orthant_chance(work, count, error=False, dtype=margins.dtype)
 
 
-def win_probabilities(
+def argmax_probabilities(
     logits: Tensor, sigma: float | Tensor = 1.0, noise: NoiseName = "normal"
 ) -> Tensor:
     r"""Compute P(argmax = j) for every class j when the logits carry noise.
@@ -129,9 +131,9 @@ def win_probabilities(
     Example:
         Gumbel noise is softmax:
 
-        >>> win_probabilities(torch.tensor([0.0, 0.0, -torch.inf]))
+        >>> argmax_probabilities(torch.tensor([0.0, 0.0, -torch.inf]))
         tensor([0.5000, 0.5000, 0.0000])
-        >>> win_probabilities(torch.tensor([1.0, 3.0]).log(), noise="gumbel")
+        >>> argmax_probabilities(torch.tensor([1.0, 3.0]).log(), noise="gumbel")
         tensor([0.2500, 0.7500])
 
     Reference:
@@ -147,3 +149,15 @@ def win_probabilities(
         flat = scaled.reshape(-1, scaled.shape[-1])
         return all_log_probs(flat).exp().reshape(scaled.shape).to(logits.dtype)
     return win_chances(scaled, noise).to(logits.dtype)
+
+
+def win_probabilities(
+    logits: Tensor, sigma: float | Tensor = 1.0, noise: NoiseName = "normal"
+) -> Tensor:
+    """``argmax_probabilities`` by its name until 0.1, for one release."""
+    warnings.warn(
+        "win_probabilities is now argmax_probabilities; the old name goes in the next release.",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return argmax_probabilities(logits, sigma, noise)

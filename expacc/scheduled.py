@@ -22,6 +22,9 @@ class ScheduledLoss(nn.Module):
         loss: a Module with the named attributes, ours or any other.
         **schedules: for each attribute, a callable from progress in [0, 1] to its value.
 
+    Returns:
+        The Module; called with (logits, target) it gives what the wrapped loss gives.
+
     Raises:
         TypeError: ``loss`` is not a Module, or a schedule is not callable.
         ValueError: no schedule, or a name the loss does not have.
@@ -50,7 +53,7 @@ class ScheduledLoss(nn.Module):
                     f"got {schedule!r}. Use expacc.schedules.constant for a fixed number."
                 )
             if not hasattr(loss, name):
-                has = ", ".join(getattr(loss, "numbers", ())) or "none that it names"
+                has = ", ".join(getattr(loss, "params", ())) or "none that it names"
                 raise ValueError(
                     f"{name} must be a number of the loss; got {type(loss).__name__}, "
                     f"which has: {has}."

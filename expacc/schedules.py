@@ -52,8 +52,15 @@ def _constant(value: float, progress: float) -> float:
 def constant(value: float) -> Schedule:
     """Stay at ``value``.
 
-    >>> constant(0.1)(0.7)
-    0.1
+    Args:
+        value: any finite number.
+
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> constant(0.1)(0.7)
+        0.1
     """
     return partial(_constant, _check_finite("value", value))
 
@@ -70,9 +77,13 @@ def phases(values: Sequence[float], ends: Sequence[float] | None = None) -> Sche
         ends: the progress at which each phase ends, increasing, the last one 1; equal phases when
             None.
 
-    >>> schedule = phases((0, 0.5), ends=(0.95, 1))
-    >>> schedule(0.9499), schedule(0.95), schedule(1)
-    (0, 0.5, 0.5)
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> schedule = phases((0, 0.5), ends=(0.95, 1))
+        >>> schedule(0.9499), schedule(0.95), schedule(1)
+        (0, 0.5, 0.5)
     """
     values = tuple(_check_finite("values", value) for value in values)
     if not values:
@@ -94,10 +105,18 @@ def _geometric(start: float, end: float, progress: float) -> float:
 
 
 def geometric(start: float, end: float) -> Schedule:
-    """Move from ``start`` to ``end``, both > 0, by equal ratios.
+    """Move from ``start`` to ``end`` by equal ratios.
 
-    >>> geometric(10, 0.1)(0.5)
-    1.0
+    Args:
+        start: at progress 0, > 0.
+        end: at progress 1, > 0.
+
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> geometric(10, 0.1)(0.5)
+        1.0
     """
     for name, value in (("start", start), ("end", end)):
         if _check_finite(name, value) <= 0:
@@ -113,8 +132,16 @@ def _linear(start: float, end: float, progress: float) -> float:
 def linear(start: float, end: float) -> Schedule:
     """Move from ``start`` to ``end`` by equal steps.
 
-    >>> linear(0, 0.5)(0.5)
-    0.25
+    Args:
+        start: at progress 0.
+        end: at progress 1.
+
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> linear(0, 0.5)(0.5)
+        0.25
     """
     return partial(_linear, _check_finite("start", start), _check_finite("end", end))
 
@@ -128,8 +155,16 @@ def _cosine(start: float, end: float, progress: float) -> float:
 def cosine(start: float, end: float) -> Schedule:
     """Move from ``start`` to ``end`` along half a cosine wave: slowly at both ends.
 
-    >>> round(cosine(1, 0)(0.5), 12)
-    0.5
+    Args:
+        start: at progress 0.
+        end: at progress 1.
+
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> round(cosine(1, 0)(0.5), 12)
+        0.5
     """
     return partial(_cosine, _check_finite("start", start), _check_finite("end", end))
 
@@ -159,10 +194,14 @@ def per_epoch(schedule: Schedule, epochs: int, reach_end: bool = False) -> Sched
         epochs: how many, at least 1; at least 2 with ``reach_end``.
         reach_end: whether the last epoch has the end value.
 
-    >>> [per_epoch(linear(10, 0), 4)(step / 8) for step in range(9)]
-    [10.0, 10.0, 7.5, 7.5, 5.0, 5.0, 2.5, 2.5, 2.5]
-    >>> [per_epoch(linear(9, 0), 4, reach_end=True)(epoch / 4) for epoch in range(4)]
-    [9.0, 6.0, 3.0, 0]
+    Returns:
+        A schedule: a callable from progress in [0, 1] to a number.
+
+    Example:
+        >>> [per_epoch(linear(10, 0), 4)(step / 8) for step in range(9)]
+        [10.0, 10.0, 7.5, 7.5, 5.0, 5.0, 2.5, 2.5, 2.5]
+        >>> [per_epoch(linear(9, 0), 4, reach_end=True)(epoch / 4) for epoch in range(4)]
+        [9.0, 6.0, 3.0, 0]
     """
     if not callable(schedule):
         raise TypeError(
@@ -185,8 +224,15 @@ def per_epoch(schedule: Schedule, epochs: int, reach_end: bool = False) -> Sched
 def focus_constant(progress: float) -> float:
     """F = 0: cross entropy and expected error in equal parts throughout.
 
-    >>> focus_constant(0.99)
-    0.0
+    Args:
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        The focus, 0.
+
+    Example:
+        >>> focus_constant(0.99)
+        0.0
     """
     return _constant(0.0, progress)
 
@@ -198,8 +244,15 @@ _GRADUAL = phases((0.0, 0.1, 0.2, 0.3, 0.4, 0.5))
 def focus_switch(progress: float) -> float:
     """F = 0, 0.5: equal parts, then expected error alone for the last 5 %.
 
-    >>> focus_switch(0.94), focus_switch(0.95)
-    (0.0, 0.5)
+    Args:
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        The focus, 0 or 0.5.
+
+    Example:
+        >>> focus_switch(0.94), focus_switch(0.95)
+        (0.0, 0.5)
     """
     return _SWITCH(progress)
 
@@ -207,8 +260,15 @@ def focus_switch(progress: float) -> float:
 def focus_gradual(progress: float) -> float:
     """F = 0-0.5: 0, 0.1, … 0.5 in six equal phases.
 
-    >>> [focus_gradual(epoch / 240) for epoch in (0, 39, 40, 80, 120, 160, 200, 240)]
-    [0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
+    Args:
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        The focus, in [0, 0.5].
+
+    Example:
+        >>> [focus_gradual(epoch / 240) for epoch in (0, 39, 40, 80, 120, 160, 200, 240)]
+        [0.0, 0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
     """
     return _GRADUAL(progress)
 
@@ -223,8 +283,15 @@ _VISION = geometric(10.0, 1.0)
 def sigma_tabular(progress: float) -> float:
     """Sigma from 10 to 0.01 by equal ratios: linear models on tables.
 
-    >>> [round(sigma_tabular(third / 3), 12) for third in range(4)]
-    [10.0, 1.0, 0.1, 0.01]
+    Args:
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        Sigma, in [0.01, 10].
+
+    Example:
+        >>> [round(sigma_tabular(third / 3), 12) for third in range(4)]
+        [10.0, 1.0, 0.1, 0.01]
     """
     return _TABULAR(progress)
 
@@ -232,7 +299,14 @@ def sigma_tabular(progress: float) -> float:
 def sigma_vision(progress: float) -> float:
     """Sigma from 10 to 1 by equal ratios: networks on images.
 
-    >>> sigma_vision(0), round(sigma_vision(0.5) ** 2, 12), sigma_vision(1)
-    (10.0, 10.0, 1.0)
+    Args:
+        progress: the share of training that is done, in [0, 1].
+
+    Returns:
+        Sigma, in [1, 10].
+
+    Example:
+        >>> sigma_vision(0), round(sigma_vision(0.5) ** 2, 12), sigma_vision(1)
+        (10.0, 10.0, 1.0)
     """
     return _VISION(progress)

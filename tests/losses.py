@@ -1,20 +1,22 @@
 """*The* list of losses: every law in ``test_contract.py`` runs over it.
 
-Each row holds the function, its Module, the settings to try, and two transcriptions made from the
-papers alone: one in NumPy over a whole batch, one in mpmath over a single row.
+Each row names a loss of ``expacc.registry`` and holds the settings to try and two transcriptions
+made from the papers alone: one in NumPy over a whole batch, one in mpmath over a single row.
 """
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import mpmath as mp
 import numpy as np
+import pytest
+import torch
 from torch import Tensor, nn
 
-import expacc
-from expacc import baselines, functional
+from expacc import functional
+from expacc.registry import SPECS
 
 
 @dataclass(frozen=True)
@@ -43,21 +45,25 @@ def exact_row(logits: tuple[float, ...], target: int) -> Row:
 
 @dataclass(frozen=True)
 class LossRow:
-    function: Callable[..., Tensor]
-    module: type[nn.Module]
-    numpy: Callable[
-        ..., np.ndarray
-    ]  # (probabilities (N, C), labels (N,), logits (N, C), **numbers)
-    exact: Callable[..., Any] | None  # (Row, **numbers) -> mpf; None: has a table of its own
+    name: str
+    # (probabilities (N, C), labels (N,), logits (N, C), **params)
+    numpy: Callable[..., np.ndarray]
+    exact: Callable[..., Any] | None  # (Row, **params) -> mpf; None: has a table of its own
     settings: tuple[dict[str, Any], ...] = ({},)
     curve: bool = True  # a function of log p(target) alone
     soft: bool = True  # takes class probabilities and label smoothing
     twice: bool = True  # can be differentiated twice, and in forward mode
-    gradient_bound: float = field(default=np.inf)  # of |dL/dlogits|, where the papers give one
+    logits: bool = True  # of any shape, some of them masked; else features of a linear layer
+    gradient_bound: float = np.inf  # of |dL/dlogits|, where the papers give one
+    adapt: Callable[..., Tensor] | None = None  # to (logits, target, weight, …)
 
     @property
-    def name(self) -> str:
-        return self.function.__name__
+    def function(self) -> Callable[..., Tensor]:
+        return self.adapt or SPECS[self.name].function
+
+    @property
+    def module(self) -> type[nn.Module] | None:
+        return SPECS[self.name].module
 
 
 def _true(p: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -70,13 +76,13 @@ def _mixture_weights(focus=0.0, ce_weight=None, error_weight=None):
     return (1 if ce_weight is None else ce_weight), (1 if error_weight is None else error_weight)
 
 
-def _np_mixture(p, y, z, **numbers):
-    ce, error = _mixture_weights(**numbers)
+def _np_mixture(p, y, z, **params):
+    ce, error = _mixture_weights(**params)
     return -ce * np.log(_true(p, y)) + error * (1 - _true(p, y))
 
 
-def _mp_mixture(row, **numbers):
-    ce, error = _mixture_weights(**numbers)
+def _mp_mixture(row, **params):
+    ce, error = _mixture_weights(**params)
     ce_part = 0 if ce == 0 else -mp.mpf(ce) * row.u
     return ce_part + mp.mpf(error) * row.error
 
@@ -133,22 +139,19 @@ def _mp_poly1(row, epsilon=1.0):
 
 LOSSES = (
     LossRow(
-        functional.expected_error,
-        expacc.ExpectedErrorLoss,
+        "expected_error",
         numpy=lambda p, y, z: 1 - _true(p, y),
         exact=lambda row: row.error,
         gradient_bound=0.25,
     ),
     LossRow(
-        functional.leaky_expected_error,
-        expacc.LeakyExpectedErrorLoss,
+        "leaky_expected_error",
         numpy=lambda p, y, z, leak=0.1: 1 - _true(p, y) - leak * np.log(_true(p, y)),
         exact=lambda row, leak=0.1: row.error - (mp.mpf(leak) * row.u if leak else 0),
         settings=({}, {"leak": 0.0}, {"leak": 1e-6}, {"leak": 2.0}),
     ),
     LossRow(
-        functional.mixed_expected_error,
-        expacc.MixedExpectedErrorLoss,
+        "mixed_expected_error",
         numpy=_np_mixture,
         exact=_mp_mixture,
         settings=(
@@ -161,8 +164,7 @@ LOSSES = (
         ),
     ),
     LossRow(
-        baselines.hinge,
-        expacc.HingeLoss,
+        "hinge",
         numpy=_np_hinge,
         exact=_mp_hinge,
         settings=({}, {"margin": 5.0}),
@@ -171,8 +173,7 @@ LOSSES = (
         gradient_bound=1.0,
     ),
     LossRow(
-        baselines.focal,
-        expacc.FocalLoss,
+        "focal",
         numpy=lambda p, y, z, gamma=2.0, alpha=0.25: (
             -(1 if alpha is None else alpha) * (1 - _true(p, y)) ** gamma * np.log(_true(p, y))
         ),
@@ -188,15 +189,13 @@ LOSSES = (
         ),
     ),
     LossRow(
-        baselines.mean_absolute_error,
-        expacc.MeanAbsoluteErrorLoss,
+        "mean_absolute_error",
         numpy=lambda p, y, z: np.abs(np.eye(p.shape[1])[y] - p).sum(1),
         exact=lambda row: 2 * row.error,
         gradient_bound=0.5,
     ),
     LossRow(
-        baselines.generalized_cross_entropy,
-        expacc.GeneralizedCrossEntropyLoss,
+        "generalized_cross_entropy",
         numpy=lambda p, y, z, q=0.7, truncation=None: (
             (1 - np.maximum(_true(p, y), truncation or 0) ** q) / q
         ),
@@ -207,8 +206,7 @@ LOSSES = (
         settings=({}, {"q": 0.01}, {"q": 0.3}, {"q": 1.0}, {"q": 0.7, "truncation": 0.5}),
     ),
     LossRow(
-        baselines.tamed_cross_entropy,
-        expacc.TamedCrossEntropyLoss,
+        "tamed_cross_entropy",
         numpy=lambda p, y, z, taming=0.8: (
             np.log(1 - np.log(_true(p, y)))
             if taming == 1
@@ -223,23 +221,35 @@ LOSSES = (
         gradient_bound=1.0,
     ),
     LossRow(
-        baselines.complement_entropy,
-        expacc.ComplementEntropyLoss,
+        "partially_huberized_cross_entropy",
+        numpy=lambda p, y, z, threshold=0.1: np.where(
+            _true(p, y) >= threshold,
+            -np.log(_true(p, y)),
+            1 + np.log(1 / threshold) - _true(p, y) / threshold,
+        ),
+        exact=lambda row, threshold=0.1: (
+            -row.u
+            if row.p >= mp.mpf(threshold)
+            else 1 - mp.log(mp.mpf(threshold)) - row.p / mp.mpf(threshold)
+        ),
+        settings=({}, {"threshold": 0.5}, {"threshold": 0.001}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        "complement_entropy",
         numpy=_np_complement,
         exact=_mp_complement,
         curve=False,
         soft=False,
     ),
     LossRow(
-        baselines.maximum_probability_cross_entropy,
-        expacc.MaximumProbabilityCrossEntropyLoss,
+        "maximum_probability_cross_entropy",
         numpy=_np_mpce,
         exact=_mp_mpce,
         curve=False,
     ),
     LossRow(
-        baselines.poly1_cross_entropy,
-        expacc.Poly1CrossEntropyLoss,
+        "poly1_cross_entropy",
         numpy=lambda p, y, z, epsilon=1.0: -np.log(_true(p, y)) + epsilon * (1 - _true(p, y)),
         exact=_mp_poly1,
         settings=({}, {"epsilon": -1.0}, {"epsilon": -0.5}, {"epsilon": 0.0}, {"epsilon": 4.0}),
@@ -286,13 +296,12 @@ def _np_exact(p, y, z, sigma=1.0, margin=None, standardize=True, noise="normal",
 
 LOSSES += (
     LossRow(
-        functional.exact_error,
-        expacc.ExactLoss,
+        "exact",
         numpy=_np_exact,
         exact=None,
         settings=tuple(
-            {"standardize": False, **numbers}
-            for numbers in (
+            {"standardize": False, **params}
+            for params in (
                 {},
                 {"sigma": 0.5, "margin": 1.5},
                 {"log": True},
@@ -307,8 +316,60 @@ LOSSES += (
     ),
 )
 
-CASES = [(row, numbers) for row in LOSSES for numbers in row.settings]
+
+def _equal_costs(logits, target, weight=None, **options):
+    """A mistake costs 3, whichever it is: what no permutation of the classes changes."""
+    classes = logits.shape[min(1, logits.ndim - 1)]
+    cost = 3 * (1 - torch.eye(classes, dtype=logits.dtype, device=logits.device))
+    return functional.expected_cost(logits, target, cost, weight, **options)
+
+
+def _identity_layer(features, target, weight=None, **options):
+    """A layer whose logits are its features."""
+    same = torch.eye(features.shape[-1], dtype=features.dtype, device=features.device)
+    return functional.linear_mixed_expected_error(
+        features, same, None, target, class_weight=weight, chunk_rows=16, **options
+    )
+
+
+LOSSES += (
+    LossRow(
+        "expected_cost",
+        numpy=lambda p, y, z: (3 * (1 - np.eye(p.shape[1]))[y] * p).sum(1),
+        exact=None,
+        adapt=_equal_costs,
+        curve=False,
+    ),
+)
+# Losses that make their logits themselves: under the laws of rows (N, C) of finite features.
+HEADS = (
+    LossRow(
+        "linear_mixed_expected_error",
+        numpy=_np_mixture,
+        exact=None,
+        settings=({}, {"focus": 0.5}, {"ce_weight": 0.2, "error_weight": 1.0}),
+        adapt=_identity_layer,
+        curve=False,
+        soft=False,
+        logits=False,
+    ),
+)
+
+CASES = [(row, params) for row in LOSSES for params in row.settings]
 CASE_IDS = [
-    row.name + "".join(f"-{key}={value}" for key, value in numbers.items())
-    for row, numbers in CASES
+    row.name + "".join(f"-{key}={value}" for key, value in params.items()) for row, params in CASES
 ]
+every_loss = pytest.mark.parametrize(
+    "row", LOSSES + HEADS, ids=[row.name for row in LOSSES + HEADS]
+)
+
+
+def every_case(where: Callable[[LossRow], bool] = lambda row: row.logits):
+    """Run a test for every loss and setting of the rows ``where`` it applies."""
+    cases = {
+        row.name + "".join(f"-{key}={value}" for key, value in params.items()): (row, params)
+        for row in LOSSES + HEADS
+        for params in row.settings
+        if where(row)
+    }
+    return pytest.mark.parametrize(("row", "numbers"), cases.values(), ids=cases)

@@ -11,6 +11,8 @@ import expacc
 from expacc import functional
 from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
+from expacc.registry import SPECS
+from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge
 
 CLASSES = 6
 
@@ -46,10 +48,10 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "orthant_prob": expacc.orthant_prob,
     "log_orthant_prob": expacc.log_orthant_prob,
     **{
-        f"win_probabilities {noise}": lambda z, noise=noise: expacc.win_probabilities(z, 1, noise)
+        f"argmax_probabilities {noise}": lambda z, n=noise: expacc.argmax_probabilities(z, 1, n)
         for noise in NOISES
     },
-    "win_probabilities, sigma per row": lambda z: expacc.win_probabilities(z, _row_sigma(z)),
+    "argmax_probabilities, sigma per row": lambda z: expacc.argmax_probabilities(z, _row_sigma(z)),
     **{
         f"expected_cost {noise}": lambda z, noise=noise: functional.expected_cost(
             z, labels_of(z), costs_of(z), noise=noise, reduction="none"
@@ -89,6 +91,19 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     ),
 }  # fmt: skip
 SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers in another dtype
+
+
+# The slopes of training, by name, with legal numbers for all of them.
+SLOPES = {name: along(curve) for name, curve in CURVES.items()}
+SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge}
+SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, False)}
+
+
+def slope_params(runs: int) -> dict[str, Tensor]:
+    one = torch.ones(runs, 1, 1)
+    names = {name for spec in SPECS.values() for name in spec.defaults}
+    names |= {"ce_weight", "error_weight"}
+    return dict.fromkeys(names, one) | {"truncation": one / 100}
 
 
 def scores(rows: int = 24, seed: int = 0) -> Tensor:

@@ -7,18 +7,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from losses import CASE_IDS, CASES, LOSSES
+from losses import every_case, every_loss
 
 from expacc.functional import mixed_expected_error
 
 SHAPES = [(5,), (7, 5), (3, 5, 4), (2, 5, 3, 2)]
-IDS = [row.name for row in LOSSES]
-every_case = pytest.mark.parametrize(("row", "numbers"), CASES, ids=CASE_IDS)
-SOFT = [(case, name) for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].soft]
-every_soft_case = pytest.mark.parametrize(
-    ("row", "numbers"), [case for case, _ in SOFT], ids=[name for _, name in SOFT]
-)
-every_loss = pytest.mark.parametrize("row", LOSSES, ids=IDS)
+every_soft_case = every_case(lambda row: row.soft)
+every_row = every_case(lambda row: True)
+every_module = every_case(lambda row: row.module is not None)
 
 
 def batch(shape=(7, 5), seed=0, dtype=torch.float64, scale=2.0):
@@ -42,9 +38,9 @@ def grad_of(value, logits, **kwargs):
 # ------------------------------------------------------------------------------------- values
 
 
-@every_case
+@every_row
 def test_equals_its_numpy_transcription(row, numbers):
-    logits, target = batch((64, 6) if row.exact else (12, 6))  # quadrature row by row is slow
+    logits, target = batch((12, 6) if row.name == "exact" else (64, 6))  # quadrature is slow
     z, y = logits.detach().numpy(), target.numpy()
     p = np.exp(z) / np.exp(z).sum(1, keepdims=True)
     values = row.function(logits, target, reduction="none", **numbers)
@@ -81,7 +77,7 @@ def test_mixture_without_error_is_cross_entropy(shape, soft):
         )
 
 
-@every_case
+@every_case()
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_shape_is_rows_of_logits(row, numbers, shape):
     logits, target = batch(shape)
@@ -108,7 +104,7 @@ def test_soft_targets_are_expectations_over_labels(row, numbers):
     torch.testing.assert_close(mean, expected.sum() / 6, rtol=1e-12, atol=1e-14)
 
 
-@every_case
+@every_row
 def test_weights_ignore_and_reduction(row, numbers):
     logits, target = batch((9, 4), seed=3)
     target[[1, 5]] = 3
@@ -123,12 +119,14 @@ def test_weights_ignore_and_reduction(row, numbers):
     torch.testing.assert_close(total, expected.sum(), rtol=1e-13, atol=1e-15)
     mean = row.function(logits, target, **options)
     torch.testing.assert_close(mean, expected.sum() / weight[target[kept]].sum())
+    by_place = row.function(logits, target, options.pop("weight"), **options)  # as F.cross_entropy
+    assert torch.equal(by_place, mean)
 
 
 # ---------------------------------------------------------------------------------- gradients
 
 
-@every_case
+@every_row
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["", "weight"])
 @pytest.mark.parametrize("ignore_index", [-100, 1], ids=["", "ignore"])
@@ -145,16 +143,8 @@ def test_gradcheck(row, numbers, reduction, weighted, ignore_index):
     )
 
 
-@every_case
+@every_case(lambda row: row.twice)
 def test_double_backward(row, numbers):
-    if not row.twice:
-        logits, target = batch((3, 4), seed=5)
-        value = row.function(logits, target, **numbers)
-        (grad,) = torch.autograd.grad(value, logits, create_graph=True)
-        if numbers.get("noise", "normal") == "normal" and "topk" not in numbers:
-            with pytest.raises(RuntimeError, match="must not be differentiated twice"):
-                grad.sum().backward()
-        return
     logits, target = batch((3, 4), seed=5)
     for reduction in ("mean", "none"):
         assert torch.autograd.gradgradcheck(
@@ -180,7 +170,7 @@ def test_gradcheck_of_soft_and_smoothed_targets(row, numbers):
     )
 
 
-@every_case
+@every_row
 def test_rows_of_the_gradient_sum_to_zero_and_stay_in_bounds(row, numbers):
     for size in sizes(row):
         logits, target = batch(size, dtype=torch.float32, scale=5)
@@ -189,7 +179,7 @@ def test_rows_of_the_gradient_sum_to_zero_and_stay_in_bounds(row, numbers):
         assert grad.abs().max() <= row.gradient_bound * (1 + 1e-5)
 
 
-@every_case
+@every_row
 def test_shift_and_permutation_change_nothing(row, numbers):
     logits, target = batch((8, 5))
     values = row.function(logits, target, reduction="none", **numbers)
@@ -200,7 +190,7 @@ def test_shift_and_permutation_change_nothing(row, numbers):
     torch.testing.assert_close(values, moved, rtol=1e-12, atol=1e-14)
 
 
-@every_case
+@every_row
 def test_small_and_block_paths_agree(row, numbers):
     logits, target = batch((400, 60 if row.curve else 10), dtype=torch.float32, scale=10)
     whole = row.function(logits, target, reduction="none", **numbers)
@@ -219,7 +209,7 @@ def test_small_and_block_paths_agree(row, numbers):
 # -------------------------------------------------------------------------------------- edges
 
 
-@every_case
+@every_row
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("blocks", [False, True], ids=["small", "blocks"])
 def test_ignored_rows_contribute_nothing(row, numbers, value, blocks):
@@ -237,7 +227,7 @@ def test_ignored_rows_contribute_nothing(row, numbers, value, blocks):
     torch.testing.assert_close(clean_grad, dirty_grad, rtol=1e-5, atol=1e-12)
 
 
-@every_case
+@every_row
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_empty_and_all_ignored_batches_give_zero(row, numbers, reduction):
     for logits, target in (
@@ -249,7 +239,7 @@ def test_empty_and_all_ignored_batches_give_zero(row, numbers, reduction):
         assert torch.equal(grad_of(value, logits), torch.zeros_like(logits))
 
 
-@every_case
+@every_row
 def test_zero_weight_of_all_rows_gives_zero(row, numbers):
     logits, target = batch((3, 4), dtype=torch.float32)
     value = row.function(logits, target, weight=torch.zeros(4), **numbers)
@@ -257,7 +247,7 @@ def test_zero_weight_of_all_rows_gives_zero(row, numbers):
     assert torch.equal(grad_of(value, logits), torch.zeros_like(logits))
 
 
-@every_case
+@every_case()
 def test_masked_class_is_absent(row, numbers):
     for size in ((6, 4), (6000 if row.curve else 60, 4)):
         logits, target = batch(size, dtype=torch.float32)
@@ -276,7 +266,7 @@ def test_masked_class_is_absent(row, numbers):
             assert grad_of(value, masked).isfinite().all()
 
 
-@every_case
+@every_case()
 def test_one_class_gives_zero(row, numbers):
     for logits in (torch.zeros(3, 1), torch.full((1,), 7.0), torch.zeros(2, 1, 3)):
         logits.requires_grad_()
@@ -288,10 +278,12 @@ def test_one_class_gives_zero(row, numbers):
 
 @every_loss
 def test_bad_label_names_row_and_value(row):
-    logits, target = batch((4, 3))
-    target[2] = 7
-    with pytest.raises(ValueError, match=r"target must lie in \[0, 3\).*got 7 at row 2"):
+    logits, target = batch((40, 3))
+    target[20] = 7
+    with pytest.raises(ValueError, match=r"target must lie in \[0, 3\).*got 7 at row 20"):
         row.function(logits, target)
+    if not row.logits:
+        return
     grid, labels = batch((2, 3, 4))
     labels[1, 2] = -1
     with pytest.raises(ValueError, match=r"got -1 at row \(1, 2\)"):
@@ -311,7 +303,7 @@ def test_bad_label_inside_a_transform_makes_its_row_nan(row):
 # ------------------------------------------------------------------------- dtypes and layouts
 
 
-@every_case
+@every_row
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("blocks", [False, True], ids=["small", "blocks"])
 def test_half_precision_is_computed_in_float32(row, numbers, dtype, blocks):
@@ -332,22 +324,13 @@ def test_half_precision_is_computed_in_float32(row, numbers, dtype, blocks):
 
 
 @every_loss
-def test_autocast_returns_float32_as_cross_entropy_does(row):
-    logits, target = batch((20, 7), dtype=torch.bfloat16)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert row.function(logits, target).dtype == F.cross_entropy(logits, target).dtype
-        assert row.function(logits, target).dtype == torch.float32
-    assert row.function(logits, target).dtype == torch.bfloat16
-
-
-@every_loss
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16])
 def test_labels_of_any_integer_dtype(row, dtype):
     logits, target = batch((6, 5))
     assert torch.equal(row.function(logits, target.to(dtype)), row.function(logits, target))
 
 
-@every_case
+@every_row
 def test_strides_expanded_inputs_and_upstream_gradients(row, numbers):
     for size in sizes(row):
         logits, target = batch(size)
@@ -368,7 +351,7 @@ def test_strides_expanded_inputs_and_upstream_gradients(row, numbers):
         torch.testing.assert_close(grad, expected, rtol=1e-9, atol=1e-12)
 
 
-@every_case
+@every_row
 def test_inputs_are_never_modified(row, numbers):
     for size in sizes(row):
         logits, target = batch(size, dtype=torch.float32)
@@ -400,7 +383,7 @@ def test_same_bits_twice_and_the_global_rng_untouched(row):
 # ------------------------------------------------------------------------------------ modules
 
 
-@every_case
+@every_module
 def test_module_equals_function(row, numbers):
     logits, target = batch((6, 5), dtype=torch.float32)
     weight = torch.linspace(0.5, 2, 5)
@@ -415,11 +398,9 @@ def test_module_equals_function(row, numbers):
         assert f"{name}={value!r}" in repr(module)
 
 
-@every_loss
-def test_module_has_the_functions_arguments(row):
+@every_module
+def test_module_has_the_functions_arguments(row, numbers):
     function = list(inspect.signature(row.function).parameters.values())[2:]
-    module = list(inspect.signature(row.module).parameters.values())
-    assert [(p.name, p.default, p.kind) for p in function] == [
-        (p.name, p.default, p.kind) for p in module
-    ]
-    assert [p.annotation for p in function] == [p.annotation for p in module]
+    assert list(inspect.signature(row.module).parameters.values()) == function
+    for tool in (row.module.__init__, row.module):  # configurators look here, help() there
+        assert "label_smoothing" in inspect.signature(tool).parameters

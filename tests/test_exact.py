@@ -12,7 +12,7 @@ import torch.multiprocessing as multiprocessing
 from standardizing_rank import logits_and_target, standardize_rank
 
 import expacc
-from expacc import log_orthant_prob, orthant_prob, win_probabilities
+from expacc import argmax_probabilities, log_orthant_prob, orthant_prob
 from expacc.functional import exact_error, expected_cost, expected_error
 from expacc.ops.orthant.all_classes import win, win_backward
 from expacc.ops.orthant.any_noise import contest, contest_nodes
@@ -240,8 +240,8 @@ def test_double_backward_is_refused_with_a_sentence():
     (grad,) = torch.autograd.grad(log_orthant_prob(margins).sum(), margins, create_graph=True)
     with pytest.raises(RuntimeError, match="orthant_prob must not be differentiated twice"):
         grad.square().sum().backward()
-    (grad,) = torch.autograd.grad(win_probabilities(margins)[0, 0], margins, create_graph=True)
-    with pytest.raises(RuntimeError, match="win_probabilities must not be differentiated twice"):
+    (grad,) = torch.autograd.grad(argmax_probabilities(margins)[0, 0], margins, create_graph=True)
+    with pytest.raises(RuntimeError, match="argmax_probabilities must not be differentiated twice"):
         grad.square().sum().backward()
 
 
@@ -425,25 +425,33 @@ def test_balanced_accuracy_is_a_weight():
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_win_probabilities(noise):
+def test_argmax_probabilities(noise):
     logits = seeded(7, 5, scale=2).requires_grad_()
-    chances = win_probabilities(logits, 0.7, noise)
+    chances = argmax_probabilities(logits, 0.7, noise)
     for y in range(5):
         labels = torch.full((7,), y)
         error = exact_error(
             logits, labels, sigma=0.7, noise=noise, standardize=False, reduction="none"
         )
         torch.testing.assert_close(chances[:, y], 1 - error, rtol=1e-9, atol=1e-11)
-    assert torch.autograd.gradcheck(lambda z: win_probabilities(z, 0.7, noise), logits, atol=1e-7)
+    assert torch.autograd.gradcheck(
+        lambda z: argmax_probabilities(z, 0.7, noise), logits, atol=1e-7
+    )
     for classes in (1, 2, 10, 100, 1000):
         single = seeded(6, classes, dtype=torch.float32, scale=3)
-        total = win_probabilities(single, 1.0, noise).sum(-1)
+        total = argmax_probabilities(single, 1.0, noise).sum(-1)
         torch.testing.assert_close(total, torch.ones(6), rtol=0, atol=1e-6)
     masked = torch.tensor([[0.0, -math.inf, 1.0]], requires_grad=True)
-    found = win_probabilities(masked, 1.0, noise)
+    found = argmax_probabilities(masked, 1.0, noise)
     assert found[0, 1] == 0
     (grad,) = torch.autograd.grad(found[0, 0], masked)
     assert grad.isfinite().all()
+
+
+def test_the_old_name_works_for_one_release():
+    logits = seeded(3, 4)
+    with pytest.warns(DeprecationWarning, match="is now argmax_probabilities"):
+        assert torch.equal(expacc.win_probabilities(logits), argmax_probabilities(logits))
 
 
 def test_expected_cost():
@@ -497,52 +505,3 @@ def test_synchronised_standardisation(tmp_path):
     (grad,) = torch.autograd.grad(whole, logits)
     torch.testing.assert_close(torch.cat([ranks[0]["grad"], ranks[1]["grad"]]), grad)
     assert torch.equal(exact_error(logits, target, standardize="sync", reduction="sum"), whole)
-
-
-# ------------------------------------------------------------------------------------ refusals
-
-Z, Y = torch.zeros(4, 3), torch.tensor([0, 1, 2, 0])
-BAD = [
-    (lambda: exact_error(Z, Y, sigma=0.0), ValueError, "sigma", "> 0"),
-    (lambda: exact_error(Z, Y, sigma=-1.0), ValueError, "sigma", "-1.0"),
-    (lambda: exact_error(Z, Y, sigma="1"), TypeError, "sigma", "'1'"),
-    (lambda: exact_error(Z, Y, sigma=torch.ones(5)), ValueError, "sigma", "(5,)"),
-    (lambda: exact_error(Z, Y, sigma=torch.ones(4, 2)), ValueError, "sigma", "(4, 2)"),
-    (lambda: exact_error(Z, Y, sigma=torch.ones(3).long()), TypeError, "sigma", "int64"),
-    (lambda: exact_error(Z[:3], Y[:3], sigma=torch.ones(3)), ValueError, "sigma", "(3, 1)"),
-    (lambda: exact_error(Z, Y, margin=0.0), ValueError, "margin", "> 0"),
-    (lambda: exact_error(Z, Y, standardize="batch"), ValueError, "standardize", "'batch'"),
-    (lambda: exact_error(Z, Y, noise="cauchy"), ValueError, "noise", "'cauchy'"),
-    (lambda: exact_error(Z, Y, topk=0), ValueError, "topk", "got 0"),
-    (lambda: exact_error(Z, Y, topk=1.5), TypeError, "topk", "1.5"),
-    (lambda: exact_error(Z, Y, log=2), ValueError, "log", "got 2"),
-    (lambda: exact_error(Z, Y, impl="cuda"), ValueError, "impl", "'cuda'"),
-    (lambda: exact_error(Z, Y + 1), ValueError, "target", "at row 2"),
-    (lambda: expacc.ExactLoss(sigma=-1.0), ValueError, "sigma", "-1.0"),
-    (lambda: orthant_prob([0.0]), TypeError, "margins", "list"),
-    (lambda: orthant_prob(torch.zeros(3).long()), TypeError, "margins", "int64"),
-    (lambda: orthant_prob(torch.tensor(0.0)), ValueError, "margins", "axes"),
-    (lambda: orthant_prob(torch.zeros(3), nodes=0), ValueError, "nodes", "0"),
-    (lambda: win_probabilities(Z, sigma=0.0), ValueError, "sigma", "0.0"),
-    (lambda: win_probabilities(Z, noise="uniform"), ValueError, "noise", "'uniform'"),
-    (lambda: expected_cost(Z, Y, torch.ones(3, 2)), ValueError, "cost", "(3, 2)"),
-    (lambda: expected_cost(Z, Y, [[0]]), TypeError, "cost", "list"),
-    (lambda: expected_cost(Z, Y, torch.ones(3, 3).long()), TypeError, "cost", "int64"),
-]
-
-
-def test_kernels_on_a_cpu_get_the_reason():
-    with pytest.raises(ValueError, match="needs a CUDA tensor; logits are on cpu"):
-        exact_error(Z, Y, impl="triton")
-
-
-@pytest.mark.parametrize(("call", "kind", "name", "piece"), BAD)
-def test_bad_input_gets_a_sentence(call, kind, name, piece):
-    with pytest.raises(kind) as caught:
-        call()
-    sentence = str(caught.value)
-    assert sentence.startswith(name)
-    assert " must " in sentence
-    assert "got " in sentence
-    assert piece in sentence
-    assert sentence.endswith(".")

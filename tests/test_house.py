@@ -1,6 +1,7 @@
 """The house keeps its order: data flows one way, every loss is listed, documented and shown."""
 
 import ast
+import importlib.util
 import inspect
 import re
 import subprocess
@@ -8,10 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from losses import LOSSES
+import torch
+from losses import HEADS, LOSSES
 
 import expacc
-from expacc import baselines, functional
+from expacc import functional, registry
+from expacc.registry import SPECS
+from expacc.training import objective_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "expacc"
@@ -22,7 +26,7 @@ ROOMS = [
     {"ops"},
     {"contract", "probabilities", "optim"},
     {"functional", "baselines"},
-    {"losses", "centers", "scheduled", "expacc"},
+    {"registry", "losses", "centers", "scheduled", "expacc"},
     {"data"},
     {"training"},
     {"estimator"},
@@ -132,48 +136,119 @@ def test_import_brings_nothing_but_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def public_functions():
+# ------------------------------------------------------------------- a loss is told once
+
+CHOICES = [SPECS[name] for name in expacc.list_losses()]  # of the trainer and of compare
+NAMED = {room: getattr(expacc, room) for room in ("functional", "baselines", "schedules")}
+PUBLIC = {
+    f"{where}.{name}": getattr(module, name)
+    for where, module in {"expacc": expacc, "expacc.registry": registry, **NAMED}.items()
+    for name in module.__all__
+    if callable(getattr(module, name)) and name != "Schedule"
+}
+LOSSES_DOCUMENTED = [
+    *(getattr(functional, name) for name in functional.__all__),
+    *(getattr(expacc, name) for name in expacc.__all__ if name.endswith("Loss")),
+]
+
+
+def test_every_loss_has_a_spec_and_a_row():
+    functions = {spec.function_name for spec in SPECS.values() if spec.function}
+    assert functions - {"cross_entropy"} == set(functional.__all__)
+    modules = {spec.module_name for spec in SPECS.values() if spec.module} - {"CrossEntropyLoss"}
+    public = {name for name in expacc.__all__ if name.endswith("Loss")}
+    assert modules == public - {"ScheduledLoss"}
+    others = {"cross_entropy", "max_mahalanobis_center"}  # torch's; features: test_centers.py
+    assert {row.name for row in LOSSES + HEADS} == SPECS.keys() - others
+    assert set(expacc.baselines.__all__) < set(functional.__all__)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
+def test_specs_are_complete(spec):
+    assert all((spec.label, spec.formula, spec.source, spec.when))
+    assert spec.function or spec.module
+    if spec.needs:
+        return
+    arguments = inspect.signature(spec.function).parameters
+    for name, start in spec.defaults.items():  # a schedule, or where the function starts
+        assert callable(start) or arguments[name].default == start
+    assert spec.options == {name: arguments[name].default for name in spec.options}
+    found = {name: low for name, (low, _, _) in spec.search.items()}
+    for params in (spec.params_of(found), *spec.polish):
+        assert params.keys() <= spec.defaults.keys()
+        objective_of(spec.name, params)
+    for low, high, usual in spec.search.values():
+        assert low <= (usual(100) if callable(usual) else usual) <= high
+    day, night, marker, dash = spec.look
+    assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in (day, night))
+    assert marker
+    assert dash
+
+
+def test_looks_differ():
+    for place in range(3):
+        assert len({spec.look[place] for spec in CHOICES}) == len(CHOICES)
+
+
+@pytest.mark.parametrize("path", ["docs/losses.md", "expacc/__init__.pyi"])
+def test_what_is_made_of_the_specs_is_current(path):
+    where = importlib.util.spec_from_file_location("write_losses", ROOT / "docs/write_losses.py")
+    written = importlib.util.module_from_spec(where)
+    where.loader.exec_module(written)
+    assert (ROOT / path).read_text() == written.WRITTEN[path](), "run python docs/write_losses.py"
+
+
+def test_get_loss():
+    loss = expacc.get_loss("leaky_expected_error", leak=0.2, reduction="sum")
+    assert isinstance(loss, expacc.LeakyExpectedErrorLoss)
+    assert (loss.leak, loss.reduction) == (0.2, "sum")
+    for spec in CHOICES:
+        assert type(expacc.get_loss(spec.name)) is spec.module
+    assert isinstance(expacc.get_loss("exact_error"), expacc.ExactLoss)
+    for name, arguments, error, piece in (
+        ("leaky_expected_eror", {}, ValueError, "Did you mean 'leaky_expected_error'?"),
+        ("nothing", {}, ValueError, "Names: cross_entropy, exact,"),
+        ("focal", {"gama": 1.0}, TypeError, "got 'gama'. Did you mean 'gamma'?"),
+        ("hinge", {"sigma": 1.0}, TypeError, "It takes: weight, ignore_index,"),
+        ("expected_cost", {}, ValueError, "needs a matrix of costs. Call expacc.functional."),
+        ("focal", {"gamma": -1.0}, ValueError, "gamma must be finite and >= 0; got -1.0."),
+    ):
+        with pytest.raises(error, match=re.escape(piece)):
+            expacc.get_loss(name, **arguments)
+
+
+def sections(thing, headings):
+    """The docstring cut at its headings, each of which it has, in this order."""
+    text = inspect.getdoc(thing)
+    places = [text.find(f"\n{heading}:\n") for heading in headings]
+    assert -1 not in places, f"{headings[places.index(-1)]} is missing"
+    assert places == sorted(places)
     return {
-        name: getattr(module, name) for module in (functional, baselines) for name in module.__all__
+        heading: text[low:high]
+        for heading, low, high in zip(headings, places, [*places[1:], None], strict=True)
     }
 
 
-def public_modules():
-    return {name for name in expacc.__all__ if name.endswith("Loss")} - {"ScheduledLoss"}
+@pytest.mark.parametrize("thing", PUBLIC.values(), ids=PUBLIC)
+def test_public_names_have_arguments_results_and_an_example(thing):
+    arguments = list(inspect.signature(thing).parameters)
+    made = inspect.isclass(thing) and not issubclass(thing, torch.nn.Module)  # it returns itself
+    headings = {"Args": bool(arguments), "Returns": not made, "Example": True}
+    found = sections(thing, [heading for heading, has in headings.items() if has])
+    assert ">>>" in found["Example"]
+    for name in arguments:
+        assert re.search(rf"^    (\*\*)?{name}: ", found["Args"], re.M), f"{name} is not described"
 
 
-def test_every_loss_is_in_the_list():
-    others = {"expected_cost"}  # takes a cost matrix: test_exact.py
-    assert {row.name for row in LOSSES} == set(public_functions()) - others
-    listed = {row.module.__name__ for row in LOSSES}
-    assert listed == public_modules() - {"MaxMahalanobisCenterLoss"}  # in test_centers.py
-
-
-def test_every_loss_is_in_the_readme_table():
-    table = [line for line in (ROOT / "README.md").read_text().splitlines() if line.startswith("|")]
-    for name in set(public_functions()) | public_modules():
-        assert any(f"`{name}`" in line for line in table), (
-            f"{name} is missing in the README's table"
-        )
-
-
-DOCUMENTED = [*public_functions().values(), expacc.MaxMahalanobisCenterLoss]
-
-
-@pytest.mark.parametrize("thing", DOCUMENTED, ids=lambda thing: thing.__name__)
-def test_docstrings_have_all_sections(thing):
-    text = inspect.getdoc(thing)
+@pytest.mark.parametrize("thing", LOSSES_DOCUMENTED, ids=lambda thing: thing.__name__)
+def test_losses_are_documented_in_full(thing):
+    if thing is expacc.ScheduledLoss:
+        return
     headings = ["Definition", "Gradient", "Args", "Returns", "Raises", "Example", "Reference"]
-    places = [text.find(f"\n{heading}:\n") for heading in headings]
-    assert -1 not in places
-    assert places == sorted(places)
-    assert ">>>" in text
-    first = text.splitlines()[0]
+    sections(thing, headings)
+    first = inspect.getdoc(thing).splitlines()[0]
     assert first.startswith("Compute ")
     assert first.endswith(".")
-    arguments = text[places[2] : places[3]]
-    for name in inspect.signature(thing).parameters:
-        assert re.search(rf"^    {name}: ", arguments, re.M), f"{name} is not described"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)

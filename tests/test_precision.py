@@ -10,15 +10,12 @@ import mpmath as mp
 import numpy as np
 import pytest
 import torch
-from losses import CASE_IDS, CASES, Row, exact_row
+from losses import CASES, Row, every_case, exact_row
 
 CLASSES = (1, 2, 3, 10, 1000)
 ROWS = 300
 EXTREMES = [0.0, *(s * v for v in (1e-8, 1, 10, 88, 104, 1e3, 1e4, 1.7e38) for s in (1, -1))]
-TABLED = [(case, name) for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].exact]
-every_case = pytest.mark.parametrize(
-    ("row", "numbers"), [case for case, _ in TABLED], ids=[name for _, name in TABLED]
-)
+every_tabled = every_case(lambda row: row.exact is not None)
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-12}
 
 
@@ -67,7 +64,7 @@ def assert_exact(found: float, true: mp.mpf, dtype: torch.dtype, what: str) -> N
     assert abs(mp.mpf(found) - true) <= tolerance, f"{what}: {found} for {mp.nstr(true, 17)}"
 
 
-@every_case
+@every_tabled
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 def test_values_are_exact(row, numbers, dtype):
     for classes in CLASSES:
@@ -81,7 +78,7 @@ def test_values_are_exact(row, numbers, dtype):
                 assert_exact(value, row.exact(exact, **numbers), dtype, f"C={classes}, row {i}")
 
 
-@every_case
+@every_tabled
 def test_gradients_are_finite(row, numbers):
     for classes in CLASSES:
         logits, target = inputs(classes, torch.float32)
@@ -98,11 +95,7 @@ def test_gradients_are_finite(row, numbers):
         assert grad[representable].isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("row", "numbers"),
-    [case for case in CASES if case[0].curve],
-    ids=[name for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].curve],
-)
+@every_case(lambda row: row.curve)
 def test_no_gradient_is_dead_or_wrong(row, numbers):
     """dL/dlogit_y = f'(u)(1 - p), with f' by a difference quotient at 120 digits."""
     for classes in (2, 10, 1000):

@@ -110,53 +110,6 @@ def test_epochs_that_reach_the_end():
         assert ratios == pytest.approx([ratios[0]] * (epochs - 1))
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "sentence"),
-    [
-        (
-            lambda: schedules.per_epoch(10.0, 3),
-            TypeError,
-            "schedule must be a callable from progress to a number; got 10.0. "
-            "Use expacc.schedules.constant for a fixed number.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, 2.0),
-            TypeError,
-            "epochs must be an int; got 2.0.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, True),
-            TypeError,
-            "epochs must be an int; got True.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, 0),
-            ValueError,
-            "epochs must be >= 1; got 0.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, 1, reach_end=True),
-            ValueError,
-            "epochs must be >= 2; got 1. One epoch cannot have both the start and the end value.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, 4, reach_end=1),
-            TypeError,
-            "reach_end must be True or False; got 1.",
-        ),
-        (
-            lambda: schedules.per_epoch(schedules.sigma_vision, 4)(-0.1),
-            ValueError,
-            "progress must lie in [0, 1]; got -0.1. Use step / total_steps.",
-        ),
-    ],
-)
-def test_bad_epochs_get_a_sentence(call, kind, sentence):
-    with pytest.raises(kind) as caught:
-        call()
-    assert str(caught.value) == sentence
-
-
 def gradual():
     return expacc.ScheduledLoss(expacc.MixedExpectedErrorLoss(), focus=schedules.focus_gradual)
 

@@ -1,14 +1,22 @@
-"""torch.compile, torch.func and forward-mode AD see the same numbers as plain eager use."""
+"""torch.compile, torch.func, forward mode, many gradients at once: the numbers of eager use."""
 
 import pytest
 import torch
-from losses import CASE_IDS, CASES, LOSSES
-from torch.autograd import forward_ad
+import torch.nn.functional as F
+from losses import CASE_IDS, CASES, LOSSES, every_case
+from operations import OPERATIONS, SAMPLED, head, labels_of, mix_of, scores
+from torch.autograd.functional import hessian, jacobian
 
 import expacc
 
-every_case = pytest.mark.parametrize(("row", "numbers"), CASES, ids=CASE_IDS)
-every_loss = pytest.mark.parametrize("row", LOSSES, ids=[row.name for row in LOSSES])
+CROSS_ENTROPY = ("F.cross_entropy", F.cross_entropy, {}, True)  # every test passes for it too
+EVERY = [CROSS_ENTROPY] + [
+    (name, row.function, numbers, row.soft)
+    for (row, numbers), name in zip(CASES, CASE_IDS, strict=True)
+]
+every_function = pytest.mark.parametrize(
+    ("function", "numbers", "soft"), [each[1:] for each in EVERY], ids=[each[0] for each in EVERY]
+)
 
 
 def batch(*shape, seed=0):
@@ -18,7 +26,7 @@ def batch(*shape, seed=0):
     return logits, target
 
 
-@every_case
+@every_case()
 def test_vmap_and_grad(row, numbers):
     logits, target = batch(3, 8, 5)
     target[1, 2] = -100
@@ -29,6 +37,9 @@ def test_vmap_and_grad(row, numbers):
     values = torch.func.vmap(loss)(logits, target)
     expected = torch.stack([loss(z, t) for z, t in zip(logits, target, strict=True)])
     torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-14)
+    alone = torch.func.vmap(loss, in_dims=(0, None))(logits, target[0])
+    expected = torch.stack([loss(z, target[0]) for z in logits])
+    torch.testing.assert_close(alone, expected, rtol=1e-12, atol=1e-14)
     grads = torch.func.vmap(torch.func.grad(loss))(logits, target)
     for z, t, grad in zip(logits, target, grads, strict=True):
         leaf = z.clone().requires_grad_()
@@ -37,15 +48,7 @@ def test_vmap_and_grad(row, numbers):
         )
 
 
-@every_case
-def test_vmap_over_logits_alone(row, numbers):
-    logits, target = batch(3, 8, 5)
-    values = torch.func.vmap(lambda z: row.function(z, target[0], **numbers))(logits)
-    expected = torch.stack([row.function(z, target[0], **numbers) for z in logits])
-    torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-14)
-
-
-@every_loss
+@pytest.mark.parametrize("row", LOSSES, ids=lambda row: row.name)
 def test_vmap_of_soft_targets(row):
     if not row.soft:
         with pytest.raises(ValueError, match="target must hold integer labels"):
@@ -58,33 +61,7 @@ def test_vmap_of_soft_targets(row):
     torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("row", "numbers"),
-    [case for case in CASES if case[0].twice],
-    ids=[name for case, name in zip(CASES, CASE_IDS, strict=True) if case[0].twice],
-)
-def test_forward_mode_and_hessian(row, numbers):
-    logits, target = batch(4, 3)
-    direction = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
-
-    def loss(z):
-        return row.function(z, target, **numbers)
-
-    leaf = logits.clone().requires_grad_()
-    (grad,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
-    expected = (grad * direction).sum()
-    _, tangent = torch.func.jvp(loss, (logits,), (direction,))
-    torch.testing.assert_close(tangent, expected, rtol=1e-11, atol=1e-14)
-    with forward_ad.dual_level():
-        dual = loss(forward_ad.make_dual(logits, direction))
-        found = forward_ad.unpack_dual(dual).tangent
-    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-14)
-    product = torch.einsum("abcd,cd->ab", torch.func.hessian(loss)(logits), direction)
-    (expected,) = torch.autograd.grad(expected, leaf)
-    torch.testing.assert_close(product, expected, rtol=1e-9, atol=1e-12)
-
-
-@every_case
+@every_case()
 def test_compiles_without_a_break(row, numbers):
     """aot_eager: the whole graph is traced, forward and backward, without the C++ compiler."""
     torch._dynamo.reset()
@@ -134,3 +111,133 @@ def test_inductor_and_soft_targets_and_modules():
         value.backward()
         expected.backward()
         torch.testing.assert_close(leaf.grad, twin.grad, rtol=1e-11, atol=1e-14)
+
+
+# ------------------------------------------- many gradients at once, and gradients of gradients
+
+
+def by_loop(function, values):
+    """The Jacobian, one backward after the other."""
+    leaf = values.clone().requires_grad_()
+    found = function(leaf)
+    rows = [
+        torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in found.reshape(-1).unbind()
+    ]
+    return torch.stack(rows).reshape(*found.shape, *values.shape)
+
+
+def batched(function, values):
+    leaf = values.clone().requires_grad_()
+    found = function(leaf)
+    each = torch.eye(found.numel(), dtype=found.dtype).reshape(found.numel(), *found.shape)
+    (grad,) = torch.autograd.grad(found, leaf, each, is_grads_batched=True)
+    return grad.reshape(*found.shape, *values.shape)
+
+
+def vmapped(function, values):
+    """torch.func's vmap over backward passes through a graph that was made outside of it."""
+    leaf = values.clone().requires_grad_()
+    found = function(leaf)
+    each = torch.eye(found.numel(), dtype=found.dtype).reshape(found.numel(), *found.shape)
+    grad = torch.func.vmap(
+        lambda upstream: torch.autograd.grad(found, leaf, upstream, retain_graph=True)[0]
+    )(each)
+    return grad.reshape(*found.shape, *values.shape)
+
+
+WAYS = {
+    "is_grads_batched": batched,
+    "vmap of backward": vmapped,
+    "jacobian": lambda f, z: jacobian(f, z, vectorize=True),
+    "jacobian with a graph": lambda f, z: jacobian(
+        f, z.clone().requires_grad_(), vectorize=True, create_graph=True
+    ),
+    "jacobian, forward": lambda f, z: jacobian(f, z, vectorize=True, strategy="forward-mode"),
+    "jacrev": lambda f, z: torch.func.jacrev(f)(z),
+    "jacfwd": lambda f, z: torch.func.jacfwd(f)(z),
+}
+SECOND = {
+    "hessian": lambda f, z: hessian(f, z, vectorize=True),
+    "hessian, forward": lambda f, z: hessian(
+        f, z, vectorize=True, outer_jacobian_strategy="forward-mode"
+    ),
+    "func.hessian": lambda f, z: torch.func.hessian(f)(z),
+    "jacrev of jacrev": lambda f, z: torch.func.jacrev(torch.func.jacrev(f))(z),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@every_function
+def test_jacobians_are_those_of_a_loop(function, numbers, soft, way):
+    values = scores(5)
+    targets = [labels_of(values), mix_of(values)] if soft else [labels_of(values)]
+    for target in targets:
+        for reduction in ("none", "mean"):
+
+            def loss(z, t=target, r=reduction):
+                return function(z, t, reduction=r, **numbers)
+
+            found = WAYS[way](loss, values)
+            torch.testing.assert_close(found, by_loop(loss, values), rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("way", ["is_grads_batched", "vmap of backward"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@every_function
+def test_of_blocks_and_ignored_rows_and_weights(function, numbers, soft, dtype, way):
+    values = scores(3000 if soft and "standardize" not in numbers else 40).to(dtype)
+    target = labels_of(values)
+    target[1] = -100
+    weight = torch.linspace(0.5, 2, 6).to(dtype)
+
+    def loss(z):
+        return function(z, target, weight=weight, reduction="none", **numbers)[:3]
+
+    found = WAYS[way](loss, values)[:, :3]
+    exact = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(found, by_loop(loss, values)[:, :3], rtol=exact, atol=exact / 10)
+
+
+def has_second(numbers, target):
+    """EXACT's fast integrals have their gradient with their value, and none of it."""
+    if "standardize" not in numbers or numbers.get("noise") == "gumbel":
+        return True
+    if target.is_floating_point() and not numbers.keys() & {"margin", "topk", "log"}:
+        return False  # all classes at once
+    return "topk" in numbers or "noise" in numbers
+
+
+@pytest.mark.parametrize("way", SECOND)
+@every_function
+def test_hessians_are_those_of_a_loop_or_refused(function, numbers, soft, way):
+    values = scores(3)
+    for target in [labels_of(values), mix_of(values)] if soft else [labels_of(values)]:
+
+        def loss(z, t=target):
+            return function(z, t, **numbers)
+
+        if not has_second(numbers, target):
+            for make in (hessian, SECOND[way]):
+                with pytest.raises(RuntimeError, match="must not be differentiated twice"):
+                    make(loss, values)
+            continue
+        expected = hessian(loss, values)
+        torch.testing.assert_close(SECOND[way](loss, values), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if name not in SAMPLED])
+def test_operations(name):
+    values = scores(3)
+    expected = by_loop(OPERATIONS[name], values)
+    for way, make in WAYS.items():
+        found = make(OPERATIONS[name], values)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12, msg=way)
+
+
+# Checkpoints know neither forward mode nor a vmap around their backward.
+@pytest.mark.parametrize("way", ["is_grads_batched", "jacobian", "jacrev"])
+def test_the_head(way):
+    for reduction in ("none", "mean"):
+        found = WAYS[way](lambda x, r=reduction: head(x, r), scores(20))
+        expected = by_loop(lambda x, r=reduction: head(x, r), scores(20))
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)

@@ -5,21 +5,29 @@ import math
 import numpy as np
 import pytest
 import torch
-from losses import CASE_IDS, CASES
-from operations import OPERATIONS, assert_unsound, costs_of, labels_of, scores, unsound
+from losses import every_case
+from operations import (
+    OPERATIONS,
+    SLOPES,
+    assert_unsound,
+    costs_of,
+    labels_of,
+    scores,
+    slope_params,
+    unsound,
+)
 
 import expacc
 from expacc import functional
 from expacc.estimator import AccuracyClassifier
-from expacc.training.loss_slopes import CURVES, Batch, along, cross_entropy, exact, hinge
+from expacc.training.loss_slopes import Batch
 
 INF, NAN = math.inf, math.nan
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 every_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-every_case = pytest.mark.parametrize(("row", "numbers"), CASES, ids=CASE_IDS)
 
 
-@every_case
+@every_case()
 @every_dtype
 def test_every_loss_on_every_path(row, numbers, dtype):
     for classes in (1, 2, 3, 6, 30) if dtype == torch.float32 else (1, 2, 6):
@@ -46,7 +54,7 @@ def test_every_loss_on_every_path(row, numbers, dtype):
                 assert row.function(some, target[:3], reduction=reduction, **numbers).isnan()
 
 
-@every_case
+@every_case()
 def test_an_unsound_row_leaves_the_others_alone_and_may_be_ignored(row, numbers):
     logits, target, bad = unsound(6)
     logits = torch.cat([logits, torch.tensor([[30.0, 0, 0, -300, 1, 2], [-500.0, 0, 0, 0, 1, 2]])])
@@ -76,7 +84,7 @@ def test_with_one_unsound_row_a_batch_has_no_deviation():
             assert torch.autograd.grad(values.sum(), some)[0].isnan().all()
 
 
-@every_case
+@every_case()
 def test_a_masked_label_surely_loses(row, numbers):
     """Its probability is 0: the limit of the loss, as in F.cross_entropy, and no NaN."""
     logits = torch.tensor([[-INF, 0.0, 1.0, -INF, 2.0]])
@@ -118,13 +126,13 @@ def test_every_operation(name):
 
 
 @pytest.mark.parametrize("noise", ["normal", "gumbel", "logistic", "laplace"])
-def test_win_probabilities_are_those_of_a_winner(noise):
+def test_argmax_probabilities_are_those_of_a_winner(noise):
     for classes in (1, 2, 6, 60):
         logits, _, bad = unsound(classes, torch.float64)
-        assert_unsound(lambda z: expacc.win_probabilities(z, 1.0, noise).amax(1), logits, bad)
-        found = expacc.win_probabilities(logits, 1.0, noise)
+        assert_unsound(lambda z: expacc.argmax_probabilities(z, 1.0, noise).amax(1), logits, bad)
+        found = expacc.argmax_probabilities(logits, 1.0, noise)
         assert torch.equal(found.isnan().all(1), bad)
-        compiled = torch.func.vmap(lambda z: expacc.win_probabilities(z, 1.0, noise))(logits)
+        compiled = torch.func.vmap(lambda z: expacc.argmax_probabilities(z, 1.0, noise))(logits)
         assert torch.equal(compiled.isnan().all(1), bad)
 
 
@@ -154,12 +162,8 @@ def test_margins():
 
 @pytest.mark.parametrize("bad", [NAN, INF])
 def test_slopes_of_training(bad):
-    one = torch.ones(1, 1, 1)
-    names = ("leak", "error_weight", "ce_weight", "gamma", "alpha", "q", "taming", "epsilon")
-    numbers = dict.fromkeys((*names, "sigma", "margin"), one) | {"truncation": one / 100}
-    slopes = [along(curve) for curve in CURVES.values()]
-    slopes += [cross_entropy, hinge, *(exact(a, b) for a in (True, False) for b in (True, False))]
-    for slope in slopes:
+    numbers = slope_params(1)
+    for slope in SLOPES.values():
         for classes in (2, 3, 4, 5, 20):
             for place in (0, 1):  # the label, a rival
                 logits = torch.randn(1, classes, 8)
@@ -170,7 +174,7 @@ def test_slopes_of_training(bad):
     batch = Batch(torch.zeros(1, 1, 8, dtype=torch.int64), 1 / 8, 8.0)
     for share in (1 / 8, torch.full((1, 1, 8), 1 / 8)):
         again = Batch(batch.labels, share, 8.0)
-        assert exact(True, False)(overflow, again, numbers).isnan().all()
+        assert SLOPES["exact True False"](overflow, again, numbers).isnan().all()
 
 
 def fitted(classes):

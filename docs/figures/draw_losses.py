@@ -8,28 +8,18 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 
-from expacc import baselines, functional
+from expacc.registry import SPECS, list_losses
 
-# Two classes, so that p(target) is the whole story; colours are safe for the colour-blind.
-CURVES = [
-    (
-        "cross entropy",
-        "#555555",
-        "-",
-        functional.mixed_expected_error,
-        {"ce_weight": 1.0, "error_weight": 0.0},
-    ),
-    ("expected error", "#0072B2", "-", functional.expected_error, {}),
-    ("leaky, leak 0.1", "#D55E00", "-", functional.leaky_expected_error, {}),
-    ("mixture, focus 0", "#009E73", "-", functional.mixed_expected_error, {}),
-    ("mixture, focus 0.3", "#009E73", "--", functional.mixed_expected_error, {"focus": 0.3}),
-    ("generalised CE, q 0.7", "#CC79A7", "-", baselines.generalized_cross_entropy, {}),
-    ("tamed CE, 0.8", "#E69F00", "-", baselines.tamed_cross_entropy, {}),
-    ("focal, γ 2 (α 1)", "#56B4E9", "-", baselines.focal, {"alpha": None}),
-    ("mean absolute error", "#0072B2", ":", baselines.mean_absolute_error, {}),
-    ("hinge, margin 1", "#000000", ":", baselines.hinge, {}),
-    ("max-probability CE", "#999933", "-", baselines.maximum_probability_cross_entropy, {}),
-]
+# Two classes, so that p(target) is the whole story; a loss of the rivals alone, or with noise of
+# its own, is no curve over it.
+LEFT_OUT = ("complement_entropy", "exact")
+BESIDE = {"focal": {"alpha": None}}  # as high as the others
+MORE = [("mixed_expected_error", {"focus": 0.3}, "--")]
+
+
+def label(spec, numbers):
+    shown = [f"{name} {value:g}" for name, value in numbers.items() if value is not None]
+    return ", ".join([spec.label, *shown])
 
 
 def curve(function, numbers):
@@ -50,10 +40,16 @@ def main() -> None:
         }
     )
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    for name, color, style, function, numbers in CURVES:
-        p, values, pull = curve(function, numbers)
-        left.plot(p, values, style, color=color, label=name, lw=1.8)
-        right.plot(p, pull, style, color=color, lw=1.8)
+    drawn = [
+        (name, {**SPECS[name].defaults, **BESIDE.get(name, {})}, SPECS[name].look[3])
+        for name in list_losses()
+        if name not in LEFT_OUT
+    ]
+    for name, numbers, dash in drawn + MORE:
+        spec = SPECS[name]
+        p, values, pull = curve(spec.function, numbers)
+        left.plot(p, values, dash, color=spec.look[0], label=label(spec, numbers), lw=1.8)
+        right.plot(p, pull, dash, color=spec.look[0], lw=1.8)
     left.set(title="loss", xlabel="p(target)", ylim=(0, 3), xlim=(0, 1))
     right.set(
         title="pull on the true class's logit, |dL/dz|",

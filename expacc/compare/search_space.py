@@ -13,29 +13,13 @@ from typing import Any
 from scipy.stats import qmc
 
 from expacc.data import derive_seed
-from expacc.schedules import focus_gradual, geometric
+from expacc.registry import SPECS, Range
 
 __all__ = ["Trial", "trials_of"]
 
-# name → (low, high, usual): searched on a logarithmic scale; the first trial takes the usual.
-_OWN: dict[str, dict[str, tuple[float, float, float]]] = {
-    "leaky_expected_error": {"leak": (0.01, 1.0, 0.1)},
-    "hinge": {"margin": (0.1, 5.0, 1.0)},
-    "focal": {"gamma": (0.5, 4.0, 2.0)},
-    "generalized_cross_entropy": {"q": (0.1, 1.0, 0.7)},
-    "tamed_cross_entropy": {"taming": (0.2, 1.5, 0.8)},
-    "poly1_cross_entropy": {"epsilon": (0.3, 5.0, 1.0)},
-}
 _RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}
-# EXACT divides its logits by their deviation, so its weights stay small, and so must its steps.
-_SLOWER = {"linear": 0.05, "mlp": 0.2}
 _DECAYS = (1e-6, 3e-3, 1e-5)
 _MOST_DECAY = 10.0  # over the rows: ten times what is usual, for tables of a few
-_FIRST_SIGMA = 10.0
-# EXACT's margin is its regulariser, and the usual one falls as one part in the rows, too: on rows
-# held out of the training parts of small UCI tables 0.3 was best below 250 rows, 0.05 up to 1,000.
-_MARGINS, _MARGIN_ROWS, _USUAL_MARGINS = (0.02, 1.0), 60.0, (0.05, 0.3)
-_LAST_SIGMAS, _SIGMAS_IN_A_MARGIN = (0.001, 0.1), 25.0
 
 
 @dataclass(frozen=True)
@@ -76,12 +60,16 @@ def trials_of(
     ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
     classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
-    own = _exact(rows) if loss == "exact" else _OWN.get(loss, {})
-    ranges = {"learning_rate": _RATES[model], "weight_decay": _DECAYS, **own}
+    spec = SPECS[loss]
+    ranges: dict[str, Range] = {
+        "learning_rate": _RATES[model],
+        "weight_decay": _DECAYS,
+        **spec.search,
+    }
     if model == "linear":
-        low, high, usual = _DECAYS
-        usual = usual if loss == "exact" else (2 if classes == 2 else 1) / rows
-        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), usual
+        low, high, little = _DECAYS
+        first = little if spec.regularizes else (2 if classes == 2 else 1) / rows
+        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), first
     # The first two coordinates are the shared numbers: alike for every loss.
     sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
     points = sequence.random(count)
@@ -89,25 +77,10 @@ def trials_of(
     for number in range(count):
         found = {}
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
-            slow = loss == "exact" and title == "learning_rate"
-            slower = _SLOWER[model] if slow else 1.0
+            factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
             share = None if number == 0 else points[number, place]
-            found[title] = _place(share, low * slower, high * slower, usual * slower)
-        trials.append(Trial(number, found, _numbers(loss, found)))
+            first = usual(rows) if callable(usual) else usual
+            found[title] = _place(share, low * factor, high * factor, first * factor)
+        own = {name: found[name] for name in spec.search}
+        trials.append(Trial(number, found, spec.params_of(own)))
     return trials
-
-
-def _exact(rows: int) -> dict[str, tuple[float, float, float]]:
-    least, most = _USUAL_MARGINS
-    margin = min(max(_MARGIN_ROWS / rows, least), most)
-    sigma = margin / _SIGMAS_IN_A_MARGIN
-    return {"margin": (*_MARGINS, margin), "last_sigma": (*_LAST_SIGMAS, sigma)}
-
-
-def _numbers(loss: str, found: Mapping[str, float]) -> dict[str, Any]:
-    own = {name: found[name] for name in found.keys() - {"learning_rate", "weight_decay"}}
-    if loss == "exact":
-        return {"sigma": geometric(_FIRST_SIGMA, own.pop("last_sigma")), **own}
-    if loss == "mixed_expected_error":
-        return {"focus": focus_gradual}
-    return own

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from expacc.schedules import constant, focus_gradual, geometric
+from expacc.registry import SPECS
+from expacc.schedules import constant, geometric
 
 __all__ = ["FULL_BATCH", "Setting", "settings_for"]
 
@@ -55,17 +56,10 @@ def settings_for(
 ) -> tuple[Setting, ...]:
     """What to try for a loss; what the user fixed stays fixed."""
     rates: Sequence[float] = (0.02, 0.1) if learning_rate == "auto" else (float(learning_rate),)
-    choices: Sequence[Mapping[str, Any]] = [dict(numbers)] if numbers else [{}]
-    if loss == "exact" and not numbers:
-        # The smaller the last sigma, the closer to the error rate itself, and to its noise.
-        choices = [{"sigma": geometric(1.0, last)} for last in (0.3, 0.1, 0.03)]
-    elif loss == "mixed_expected_error" and not numbers:
-        choices = [{"focus": focus_gradual}]
-    elif loss == "leaky_expected_error" and not numbers:
-        choices = [{"leak": 0.03}, {"leak": 0.1}, {"leak": 0.3}]
-    found = tuple(
-        Setting(loss, choice, rate, 0.0 if loss == "exact" else weight_decay)
-        for choice in choices
-        for rate in rates
-    )
+    spec = SPECS.get(loss) if isinstance(loss, str) else None
+    choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
+    if spec and not numbers:
+        choices = spec.polish
+    decay = 0.0 if spec and spec.regularizes else weight_decay
+    found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices for rate in rates)
     return found if classes <= MANY_CLASSES else found[::2]

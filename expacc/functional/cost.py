@@ -13,10 +13,10 @@ from expacc.contract import (
     sound_batch,
 )
 from expacc.errors import check_choice, check_cost, sigma_error
-from expacc.functional.noise_scale import is_per_class, read_sigma
+from expacc.functional.exact import is_per_class, read_sigma
 from expacc.ops import CLASS_AXIS, compute_dtype, row_dtype
 from expacc.ops.orthant.noise import NOISES, NoiseName
-from expacc.probabilities import win_probabilities
+from expacc.probabilities import argmax_probabilities
 
 __all__ = ["expected_cost"]
 
@@ -25,8 +25,8 @@ def expected_cost(
     logits: Tensor,
     target: Tensor,
     cost: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -75,14 +75,7 @@ def expected_cost(
         The expectation of a cost under the noise of EXACT, Eq. 15, or under the softmax.
     """
     check_choice("noise", noise, tuple(NOISES))
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     check_cost(cost, batch.logits)
     cost = legal_values("cost", cost, low=-math.inf)
     batch = sound_batch(batch)
@@ -90,7 +83,7 @@ def expected_cost(
     scales = read_sigma(sigma, batch, scores)
     if isinstance(sigma, Tensor) and is_per_class(scales):
         raise sigma_error(sigma, batch.logits.shape, per_row=True)
-    chances = win_probabilities(scores, scales, noise)
+    chances = argmax_probabilities(scores, scales, noise)
     return reduce_rows((_prices(batch, cost) * chances).sum(-1), batch)
 
 

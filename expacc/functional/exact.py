@@ -6,9 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from expacc.contract import Batch, Reduction, read_batch, reduce_rows, sound_batch
-from expacc.errors import check_choice, check_count, check_number
-from expacc.functional.noise_scale import is_per_class, read_sigma
+from expacc.contract import Batch, Reduction, legal_values, read_batch, reduce_rows, sound_batch
+from expacc.errors import check_choice, check_count, check_number, sigma_error
 from expacc.functional.standardize import standardize_logits
 from expacc.ops import (
     CLASS_AXIS,
@@ -24,9 +23,9 @@ from expacc.ops import (
 )
 from expacc.ops.dispatch import Implementation as Implementation
 from expacc.ops.orthant.noise import NOISES, NoiseName
-from expacc.probabilities import win_probabilities
+from expacc.probabilities import argmax_probabilities
 
-__all__ = ["exact_error"]
+__all__ = ["exact_error", "is_per_class", "read_sigma"]
 
 Standardize = bool | Literal["sync"]
 _FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
@@ -35,8 +34,8 @@ _FAR_BEHIND = -1e7  # a lead below this, in units of the noise, is taken as this
 def exact_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -125,14 +124,7 @@ def exact_error(
     check_count("topk", topk)
     if margin is not None:
         check_number("margin", margin, low=0, open_low=True)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     batch = sound_batch(batch)
     scores = batch.logits.to(compute_dtype(batch.logits.dtype)).movedim(CLASS_AXIS, -1)
     scales = read_sigma(sigma, batch, scores)
@@ -143,6 +135,41 @@ def exact_error(
         scores = standardize_logits(scores, batch.kept, sync=standardize == "sync")
     values = _values(scores, scales, batch, margin, noise, topk, log)
     return reduce_rows(values, batch)
+
+
+def read_sigma(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | Tensor:
+    """sigma as a number, per row (…, 1) or per row and class (…, C), classes last.
+
+    Finite and > 0; where a tensor's values may not be read, NaN in place of any other.
+    """
+    if not isinstance(sigma, Tensor):
+        return check_number("sigma", sigma, low=0, open_low=True)
+    shape = batch.logits.shape  # (N, C, …)
+    if not sigma.is_floating_point():
+        raise sigma_error(sigma, shape)
+    sigma = legal_values("sigma", sigma.to(scores.dtype), low=0, open_low=True)
+    if sigma.ndim == 0:
+        return sigma
+    rows, classes = shape[0], shape[CLASS_AXIS]
+    per_row, per_class = sigma.shape == (rows,), sigma.shape == (classes,)
+    if per_row and per_class and rows > 1:
+        raise sigma_error(sigma, shape, ambiguous=True)
+    if per_class:
+        return sigma
+    if per_row:
+        return sigma.view(-1, *[1] * (len(shape) - 1))
+    if batch.single and sigma.shape == shape[1:]:
+        sigma = sigma.unsqueeze(0)
+    if sigma.ndim != len(shape) or any(
+        have not in (1, need) for have, need in zip(sigma.shape, shape, strict=True)
+    ):
+        raise sigma_error(sigma, shape)
+    return sigma.movedim(CLASS_AXIS, -1)
+
+
+def is_per_class(scales: float | Tensor) -> bool:
+    """Has every class a scale of its own?"""
+    return isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
 
 
 def _values(
@@ -159,7 +186,7 @@ def _values(
         return _of_labels(scores, scales, batch.labels, margin, noise, topk, log)
     mass = batch.mass.movedim(CLASS_AXIS, -1)
     if margin is None and topk == 1 and not log and not is_per_class(scales):
-        errors = 1 - win_probabilities(scores, scales, noise)
+        errors = 1 - argmax_probabilities(scores, scales, noise)
         return (mass * errors).sum(-1)
     # Every class takes its turn as the true one.
     classes = scores.shape[-1]

@@ -4,12 +4,13 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from expacc.contract import Reduction, read_batch
+from expacc.contract import Reduction, read_batch, read_labels
 from expacc.errors import check_choice, check_count, reduction_error, tensor_error
 from expacc.functional.softmax import mixed_expected_error, mixture_weights
 from expacc.ops import (
     IMPLEMENTATIONS,
     Implementation,
+    compute_dtype,
     is_plain_eager,
     supports_triton,
     triton_error,
@@ -119,9 +120,14 @@ def linear_mixed_expected_error(
     if impl == "triton":
         raise triton_error(like, ", features and weight of one dtype, no autocast")
 
+    read_labels(target, ignore_index, classes, single=False)  # refuses by the row of the batch
+    shortened = torch.is_autocast_enabled(features.device.type)
+    dtype = torch.float32 if shortened else features.dtype
+
     def loss_of(some: Tensor, labels: Tensor) -> Tensor:
+        logits = torch.nn.functional.linear(some, weight, bias)
         return mixed_expected_error(
-            torch.nn.functional.linear(some, weight, bias),
+            logits.to(compute_dtype(logits.dtype)),  # so that sums over chunks are not in half
             labels,
             weight=class_weight,
             ignore_index=ignore_index,
@@ -131,7 +137,7 @@ def linear_mixed_expected_error(
         )
 
     if rows == 0:
-        return loss_of(features, target)
+        return loss_of(features, target).to(dtype)
     # torch.func has no checkpoints: there the logits are kept.
     transformed = not (torch.compiler.is_compiling() or is_plain_eager())
     parts = [
@@ -143,17 +149,17 @@ def linear_mixed_expected_error(
         )
     ]
     if reduction == "none":
-        return torch.cat(parts)
+        return torch.cat(parts).to(dtype)
     total = torch.stack(parts).sum()
     if reduction == "sum":
-        return total
+        return total.to(dtype)
     kept = target != ignore_index
     mass = kept.double()
     if class_weight is not None:
         in_range = kept & (target >= 0) & (target < classes)
         mass = torch.where(kept, class_weight.double()[torch.where(in_range, target, 0)], 0)
     mass = mass.sum()
-    return total / torch.where(mass == 0, 1, mass).to(total.dtype)
+    return (total / torch.where(mass == 0, 1, mass).to(total.dtype)).to(dtype)
 
 
 def _check(

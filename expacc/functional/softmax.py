@@ -71,22 +71,15 @@ def reduce_mixture(
         check_choice("impl", impl, IMPLEMENTATIONS)
         if impl == "triton" and isinstance(logits, Tensor):
             raise triton_error(logits)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     return reduce_log_prob(mixture_formula(*weights), batch)
 
 
 def expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -142,8 +135,8 @@ def expected_error(
 def leaky_expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -205,8 +198,8 @@ def focus_weights(focus: float) -> tuple[float, float]:
 def mixed_expected_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,

@@ -1,6 +1,7 @@
 """What losses are called in front of people, and which of them train for accuracy."""
 
 from expacc.plain import plain
+from expacc.registry import REFERENCE, SPECS, list_losses
 
 __all__ = [
     "ACCURACY_TRAINED",
@@ -11,7 +12,6 @@ __all__ = [
     "loss_order",
 ]
 
-REFERENCE = "cross_entropy"
 OUTSIDE = "logistic_regression"
 DEFAULT_LOSSES = (
     "cross_entropy",
@@ -22,31 +22,9 @@ DEFAULT_LOSSES = (
     "exact",
 )
 
-_NAMES = {
-    "cross_entropy": "cross entropy",
-    "exact": "EXACT",
-    "leaky_expected_error": "leaky expected error",
-    "mixed_expected_error": "mixed expected error",
-    "expected_error": "expected error",
-    "hinge": "hinge",
-    "focal": "focal",
-    "mean_absolute_error": "mean absolute error",
-    "generalized_cross_entropy": "generalised cross entropy",
-    "tamed_cross_entropy": "tamed cross entropy",
-    "poly1_cross_entropy": "Poly-1",
-    "complement_entropy": "complement entropy",
-    "maximum_probability_cross_entropy": "maximum probability",
-    "logistic_regression": "logistic regression",
-}
+ACCURACY_TRAINED = tuple(name for name, spec in SPECS.items() if spec.for_accuracy)
 
-# Their values are (bounds of) the expected error, so a wrong label costs them at most 1 or so.
-ACCURACY_TRAINED = (
-    "exact",
-    "leaky_expected_error",
-    "mixed_expected_error",
-    "expected_error",
-    "mean_absolute_error",
-)
+_NAMES = {name: SPECS[name].label for name in list_losses()} | {OUTSIDE: "logistic regression"}
 
 
 def loss_name(loss: str) -> str:

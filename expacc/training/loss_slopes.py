@@ -1,9 +1,10 @@
 """The slope of every loss in the logits, for many runs at once, each with its own numbers.
 
-A step of training needs dL/dlogits and nothing else, and for the losses below that is a few lines
-(derived in the docstrings of ``expacc.functional`` and ``expacc.baselines``). Writing it out, with
-tensors for the numbers, saves autograd's bookkeeping and lets runs with different numbers share
-one program. Tests hold every slope to autograd of the loss itself.
+A step of training needs dL/dlogits and nothing else. For a curve over log p(target) that is a line
+of ``expacc.registry``, for the losses below a few (derived in the docstrings of
+``expacc.functional``). Writing it out, with tensors for the numbers, saves autograd's bookkeeping
+and lets runs with different numbers share one program. Tests hold every slope to autograd of the
+loss itself.
 
 Shapes: logits (R, C, B), rows contiguous; numbers (R, 1, 1).
 """
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from expacc.ops import error_of
 from expacc.ops.orthant.slopes import EXP_MIN, slopes_within, win_slopes
+from expacc.registry import SPECS, Pull
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
 
@@ -46,33 +47,11 @@ class Batch:
 
 Numbers = Mapping[str, Tensor]
 Slope = Callable[[Tensor, Batch, Numbers], Tensor]
-Curve = Callable[[Tensor, Numbers], Tensor]  # -dL/du of u = log p(target), (R, 1, B)
+# -dL/du of every loss that is a curve over u = log p(target).
+CURVES: dict[str, Pull] = {n: s.slope for n, s in SPECS.items() if callable(s.slope)}
 
 
-def _focal(u: Tensor, n: Numbers) -> Tensor:
-    tiny = torch.finfo(u.dtype).tiny
-    error = error_of(u)
-    quotient = u.clamp(min=-1e30, max=-tiny) / error.clamp(min=tiny)  # -1 where both vanish
-    return error.pow(n["gamma"]) * (1 - n["gamma"] * u.exp() * quotient) * n["alpha"]
-
-
-def _generalized(u: Tensor, n: Numbers) -> Tensor:
-    return torch.where(u > n["truncation"].log(), (u * n["q"]).exp(), 0)
-
-
-CURVES: dict[str, Curve] = {
-    "expected_error": lambda u, n: u.exp(),
-    "leaky_expected_error": lambda u, n: u.exp() + n["leak"],
-    "mixed_expected_error": lambda u, n: u.exp() * n["error_weight"] + n["ce_weight"],
-    "mean_absolute_error": lambda u, n: u.exp() * 2,
-    "focal": _focal,
-    "generalized_cross_entropy": _generalized,
-    "tamed_cross_entropy": lambda u, n: (1 - u).pow(-n["taming"]),
-    "poly1_cross_entropy": lambda u, n: u.exp() * n["epsilon"] + 1,
-}
-
-
-def along(curve: Curve) -> Slope:
+def along(curve: Pull) -> Slope:
     """dL/dlogits_j = lift · (p_j - 1[j = y]) with lift = -dL/du."""
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:

@@ -9,44 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from expacc import baselines, functional
 from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
+from expacc.registry import SPECS, LossSpec, list_losses
 from expacc.scheduled import ScheduledLoss
-from expacc.schedules import Schedule, sigma_tabular
-from expacc.training.loss_slopes import (
-    CURVES,
-    Batch,
-    Numbers,
-    Slope,
-    along,
-    cross_entropy,
-    exact,
-    hinge,
-    standardize,
-)
+from expacc.schedules import Schedule
+from expacc.training import loss_slopes
+from expacc.training.loss_slopes import Batch, Numbers, Slope, along, exact, standardize
 
 __all__ = ["LOSS_NAMES", "Objective", "objective_of"]
 
-# The numbers of every named loss and where they start.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "cross_entropy": {},
-    "expected_error": {},
-    "leaky_expected_error": {"leak": 0.1},
-    "mixed_expected_error": {"focus": 0.0},
-    "exact": {"sigma": sigma_tabular, "margin": None},
-    "hinge": {"margin": 1.0},
-    "focal": {"gamma": 2.0, "alpha": 0.25},
-    "mean_absolute_error": {},
-    "generalized_cross_entropy": {"q": 0.7, "truncation": None},
-    "tamed_cross_entropy": {"taming": 0.8},
-    "poly1_cross_entropy": {"epsilon": 1.0},
-    "complement_entropy": {},
-    "maximum_probability_cross_entropy": {},
-}
-_EXACT_OPTIONS: dict[str, Any] = {"standardize": True, "noise": "normal", "log": False}
-LOSS_NAMES = tuple(_DEFAULTS)
+LOSS_NAMES = list_losses()
 
 
 @dataclass(frozen=True)
@@ -102,15 +76,14 @@ def objective_of(
     if not isinstance(loss, str):
         return _of_object(loss, given)
     check_choice("loss", loss, LOSS_NAMES)
-    options = {}
-    if loss == "exact":
-        options = {name: given.pop(name, usual) for name, usual in _EXACT_OPTIONS.items()}
-    values = {**_DEFAULTS[loss], **given}
-    if loss == "mixed_expected_error" and given.keys() & {"ce_weight", "error_weight"}:
-        values.pop("focus")
-    allowed = {*_DEFAULTS[loss], "scale"}
-    if loss == "mixed_expected_error":
+    spec = SPECS[loss]
+    options = {name: given.pop(name, usual) for name, usual in spec.options.items()}
+    values = {**spec.defaults, **given}
+    allowed = {*spec.defaults, "scale"}
+    if loss == "mixed_expected_error":  # a focus, or the two weights in its place
         allowed |= {"ce_weight", "error_weight"}
+        if given.keys() & {"ce_weight", "error_weight"}:
+            values.pop("focus")
     for name in sorted(given.keys() - allowed):
         has = ", ".join(sorted(allowed | options.keys()))
         raise ValueError(f"numbers must name numbers of {loss}; got {name!r}. It has: {has}.")
@@ -118,7 +91,7 @@ def objective_of(
         at = {key: value(progress) if callable(value) else value for key, value in values.items()}
         check_number("scale", at.pop("scale", 1.0), low=0)
         _refuse_bad_numbers(loss, tuple(at.items()), tuple(options.items()))
-    return _named(loss, values, options)
+    return _named(spec, values, options)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -126,33 +99,32 @@ def _refuse_bad_numbers(
     name: str, numbers: tuple[tuple[str, Any], ...], options: tuple[tuple[str, Any], ...]
 ) -> None:
     """Let the loss itself look at its numbers, on one row."""
-    if name != "cross_entropy":
-        function = exact_error if name == "exact" else _function(name)
-        row, label = torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)
-        function(row, label, **dict(numbers), **dict(options))
+    row, label = torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64)
+    _function(SPECS[name])(row, label, **dict(numbers), **dict(options))
 
 
-def _function(name: str) -> Callable[..., Tensor]:
-    found: Callable[..., Tensor] = getattr(functional, name, None) or getattr(baselines, name)
-    return found
+def _function(spec: LossSpec) -> Callable[..., Tensor]:
+    if spec.function is None:
+        raise ValueError(f"loss must be a function of logits and labels; got {spec.name!r}.")
+    return spec.function
 
 
-def _named(name: str, values: dict[str, Any], options: dict[str, Any]) -> Objective:
-    if name == "cross_entropy":
-        return Objective(name, (name,), cross_entropy, values)
-    if name == "hinge":
-        return Objective(name, (name,), hinge, values)
-    if name in CURVES:
-        if name == "generalized_cross_entropy" and values["truncation"] is None:
-            values["truncation"] = 0.0
-        return Objective(name, (name,), along(CURVES[name]), values)
-    if name == "exact":
+def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> Objective:
+    if spec.slope == "exact":
         return _exact_objective(values, options)
-    return Objective(name, (name,), _by_rows(_function(name)), values)
+    if callable(spec.slope):
+        if "truncation" in values and values["truncation"] is None:
+            values["truncation"] = 0.0
+        slope = along(spec.slope)
+    elif spec.slope is not None:
+        slope = getattr(loss_slopes, spec.slope)
+    else:
+        slope = _by_rows(_function(spec))
+    return Objective(spec.name, (spec.name,), slope, values)
 
 
 def _exact_objective(values: dict[str, Any], options: dict[str, Any]) -> Objective:
-    standardized, noise, log = (options[name] for name in _EXACT_OPTIONS)
+    standardized, noise, log = (options[name] for name in ("standardize", "noise", "log"))
     check_choice("standardize", standardized, (True, False))
     kind: tuple[Any, ...] = ("exact", standardized, noise, log)
     if noise == "normal" and not log:
@@ -252,10 +224,9 @@ def _run_by_run(loss: Callable[[Tensor, Tensor], Tensor], by_rows: bool) -> Slop
 
 def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     """The name and the numbers of one of our plain Modules, as far as the named form has them."""
-    function = getattr(type(loss), "function", None)
-    name = "exact" if function is exact_error else getattr(function, "__name__", "")
+    spec = getattr(type(loss), "spec", None)
     if type(loss) is nn.CrossEntropyLoss:
-        name = "cross_entropy"
+        spec = SPECS["cross_entropy"]
     plain = (
         getattr(loss, "weight", None) is None
         and getattr(loss, "label_smoothing", 0) == 0
@@ -263,12 +234,12 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
         and not isinstance(getattr(loss, "sigma", None), Tensor)
         and getattr(loss, "standardize", True) in (True, False)
     )
-    if name not in _DEFAULTS or not plain:
+    if spec is None or not plain:
         return loss, {}
-    keys = [*_DEFAULTS[name], *(_EXACT_OPTIONS if name == "exact" else ())]
-    if name == "mixed_expected_error" and getattr(loss, "ce_weight", None) is not None:
+    keys = [*spec.defaults, *spec.options]
+    if getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
     numbers = {key: getattr(loss, key) for key in keys}
-    if name == "focal" and numbers["alpha"] is None:
+    if numbers.get("alpha", 0) is None:  # of the focal loss
         numbers["alpha"] = 1.0
-    return name, numbers
+    return spec.name, numbers

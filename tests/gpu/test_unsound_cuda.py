@@ -79,7 +79,7 @@ def test_an_illegal_sigma_or_weight_makes_its_rows_nan():
         assert values.isnan().tolist() == wrong
         (grad,) = torch.autograd.grad(values.sum(), logits)
         assert grad.isnan().all(1).tolist() == wrong
-        assert expacc.win_probabilities(logits, bad[:, None]).isnan().all(1).tolist() == wrong
+        assert expacc.argmax_probabilities(logits, bad[:, None]).isnan().all(1).tolist() == wrong
         weight = torch.ones(classes, device="cuda")
         weight[:4] = torch.tensor([-1.0, math.nan, math.inf, -math.inf])
         for loss in (leaky_expected_error, exact_error):

@@ -107,7 +107,7 @@ def _(means: Tensor, upstream: Tensor, noise: str) -> Tensor:
 
 
 _TWICE = (
-    "win_probabilities must not be differentiated twice; got a double backward. "
+    "argmax_probabilities must not be differentiated twice; got a double backward. "
     "Use noise='gumbel', whose win probabilities are a softmax, if you need one."
 )
 

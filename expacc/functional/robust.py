@@ -1,4 +1,4 @@
-"""Baselines that are curves over u = log p(target): focal, MAE, generalised, tamed, Poly-1."""
+"""Losses we compare with that wrong labels disturb less: curves over u = log p(target)."""
 
 import math
 
@@ -8,98 +8,21 @@ from torch import Tensor
 from expacc.contract import Reduction, read_batch, reduce_log_prob
 from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
-from expacc.ops import Formula, error_of
+from expacc.ops import Formula
 
 __all__ = [
-    "focal",
     "generalized_cross_entropy",
     "mean_absolute_error",
-    "poly1_cross_entropy",
+    "partially_huberized_cross_entropy",
     "tamed_cross_entropy",
 ]
-
-
-def _focal_formula(gamma: float, alpha: float) -> Formula:
-    def slope(u: Tensor, prob: Tensor) -> Tensor:
-        # error^gamma (1 - gamma p · (u / error)). The quotient goes to -1 as both go to 0, where
-        # autograd's gamma error^(gamma-1) is infinite for gamma < 1; the limits of the clamps make
-        # it -1 there, and make p·u 0 at p = 0.
-        limits = torch.finfo(u.dtype)
-        error = error_of(u)
-        quotient = u.clamp(min=limits.min, max=-limits.tiny) / error.clamp(min=limits.tiny)
-        return error.pow(gamma) * (quotient * prob).mul_(-gamma).add_(1)
-
-    return Formula(value=lambda u: error_of(u).pow(gamma) * u, slope=slope, factor=-alpha)
-
-
-def focal(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    weight: Tensor | None = None,
-    ignore_index: int = -100,
-    reduction: Reduction = "mean",
-    label_smoothing: float = 0.0,
-    gamma: float = 2.0,
-    alpha: float | None = 0.25,
-) -> Tensor:
-    r"""Compute the focal loss, cross entropy with the easy rows turned down.
-
-    Emphasises hard rows: the opposite of what accuracy asks for when labels are wrong. Made for
-    detectors with a flood of easy background; a comparator here.
-
-    Definition:
-        L = -alpha (1 - p(target))^gamma log p(target). ``alpha`` is a plain factor.
-
-    Gradient:
-        dL/dlogits_j = -alpha (1 - p_y)^gamma (1 - gamma p_y log p_y / (1 - p_y)) (1[j=y] - p_j):
-        largest at a small p_y, 0 to 0.06 (0.058 at gamma = 2).
-
-    Args:
-        logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
-        target: integer labels without the class axis, or class probabilities of the logits' shape.
-        weight: one factor >= 0 per class.
-        ignore_index: a label whose rows contribute nothing.
-        reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
-        label_smoothing: share in [0, 1] of each label spread evenly over the classes.
-        gamma: how fast easy rows fade, >= 0; 0 gives alpha times cross entropy.
-        alpha: factor >= 0; None means 1.
-
-    Returns:
-        A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
-
-    Raises:
-        TypeError: a tensor or number of the wrong type.
-        ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
-
-    Example:
-        p(target) is 1/2: 0.25 · (1/2)² · log 2 = 0.0433:
-
-        >>> focal(torch.tensor([0.0, 0.0]), torch.tensor(1))
-        tensor(0.0433)
-
-    Reference:
-        Lin et al. 2017, "Focal Loss for Dense Object Detection"; mixing paper, Eq. 2, which names
-        gamma = 2 and alpha = 0.25.
-    """
-    check_number("gamma", gamma, low=0)
-    alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(_focal_formula(gamma, alpha), batch)
 
 
 def mean_absolute_error(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -140,15 +63,9 @@ def mean_absolute_error(
     Reference:
         Ghosh, Kumar and Sastry 2017; mixing paper, Eq. 3.
     """
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(ce_weight=0.0, error_weight=2.0), batch)
+    formula = mixture_formula(ce_weight=0.0, error_weight=2.0)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
@@ -169,15 +86,15 @@ def _generalized_formula(q: float, truncation: float | None) -> Formula:
 def generalized_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     q: float = 0.7,
     truncation: float | None = None,
 ) -> Tensor:
-    r"""Compute the generalised cross entropy, between cross entropy (q → 0) and expected error (1).
+    r"""Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1).
 
     The standard answer to wrong labels. The truncated variant drops rows with p(target) below
     ``truncation`` altogether; start it from a trained model, since such rows have no gradient.
@@ -222,15 +139,9 @@ def generalized_cross_entropy(
     check_number("q", q, low=0, high=1, open_low=True, cure="Cross entropy is the limit at 0.")
     if truncation is not None:
         check_number("truncation", truncation, low=0, high=1, open_low=True, open_high=True)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(_generalized_formula(q, truncation), batch)
+    formula = _generalized_formula(q, truncation)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
 
 
 def _tamed_formula(taming: float) -> Formula:
@@ -247,8 +158,8 @@ def _tamed_formula(taming: float) -> Formula:
 def tamed_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -294,38 +205,41 @@ def tamed_cross_entropy(
         constant we fix so that the loss is 0 at p = 1.
     """
     check_number("taming", taming, low=0)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+    formula = _tamed_formula(taming)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)
+
+
+def _huberized_formula(threshold: float) -> Formula:
+    floor = math.log(threshold)
+    return Formula(
+        value=lambda u: torch.where(u > floor, -u, 1 - floor - torch.exp(u) / threshold),
+        slope=lambda u, prob: -(prob / threshold).clamp(max=1),
     )
-    return reduce_log_prob(_tamed_formula(taming), batch)
 
 
-def poly1_cross_entropy(
+def partially_huberized_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
-    epsilon: float = 1.0,
+    threshold: float = 0.1,
 ) -> Tensor:
-    r"""Compute Poly-1 cross entropy, an alias: ``mixed_expected_error`` with weights 1 and epsilon.
+    r"""Compute cross entropy, continued as a straight line in p where p(target) is small.
 
-    The PolyLoss paper adds epsilon to the first coefficient of cross entropy's expansion in 1 - p;
-    that is the mixture of cross entropy and expected error, found a second time.
+    Cross entropy for rows that are believed, the expected error's slope for rows that are not: a
+    wrong label costs 1 + log(1/threshold) at most. Against wrong labels; from a random start keep
+    the threshold below 1 / classes, or all rows are on the line.
 
     Definition:
-        L = -log p(target) + epsilon · (1 - p(target)).
+        L = -log p for p = p(target) >= threshold, else 1 - log(threshold) - p / threshold.
 
     Gradient:
-        dL/dlogits_j = -(1 + epsilon · p_y)(1[j=y] - p_j): largest at p_y = 0.5 (1 - 1/epsilon) for
-        epsilon > 1, at 0 below.
+        dL/dlogits_j = -min(1, p_y / threshold) (1[j=y] - p_j): largest at p_y = threshold, or at
+        1/2 for a threshold above.
 
     Args:
         logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
@@ -334,7 +248,7 @@ def poly1_cross_entropy(
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
-        epsilon: >= -1 (below, the loss would fall as p falls); 0 gives cross entropy.
+        threshold: the p(target) in (0, 1) below which the line begins; 1/tau in the paper.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -344,22 +258,16 @@ def poly1_cross_entropy(
         ValueError: a wrong shape, a number out of its range, or (on CPU, eagerly) a bad label.
 
     Example:
-        p(target) is 1/2: log 2 + 2 · 1/2 = 1.6931:
+        p(target) is 1/4, half of the threshold: 1 + log 2 - 1/2 = 1.1931:
 
-        >>> poly1_cross_entropy(torch.zeros(2), torch.tensor(0), epsilon=2)
-        tensor(1.6931)
+        >>> partially_huberized_cross_entropy(torch.zeros(4), torch.tensor(2), threshold=0.5)
+        tensor(1.1931)
 
     Reference:
-        Leng et al. 2022, "PolyLoss: A Polynomial Expansion Perspective of Classification Loss
-        Functions"; mixing paper, Eq. 12 with alpha = 1, beta = epsilon.
+        Menon et al. 2020, "Can Gradient Clipping Mitigate Label Noise?", the partially Huberised
+        loss with tau = 1/threshold.
     """
-    check_number("epsilon", epsilon, low=-1)
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
-    return reduce_log_prob(mixture_formula(ce_weight=1.0, error_weight=epsilon), batch)
+    check_number("threshold", threshold, low=0, high=1, open_low=True, open_high=True)
+    formula = _huberized_formula(threshold)
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_log_prob(formula, batch)

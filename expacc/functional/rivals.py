@@ -1,4 +1,4 @@
-"""Baselines that look at the rivals of the true class one by one.
+"""Losses we compare with that look at the rivals of the true class one by one.
 
 Comparators, so written for exactness and clarity, in float64, not for speed.
 """
@@ -24,8 +24,8 @@ __all__ = ["complement_entropy", "hinge", "maximum_probability_cross_entropy"]
 def hinge(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -74,13 +74,7 @@ def hinge(
     """
     check_number("margin", margin, low=0, open_low=True)
     batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-        labels_only="hinge",
+        logits, target, weight, ignore_index, reduction, label_smoothing, labels_only="hinge"
     )
     labels = batch.labels
     batch = sound_batch(batch)
@@ -94,8 +88,8 @@ def hinge(
 def complement_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -143,10 +137,10 @@ def complement_entropy(
     batch = read_batch(
         logits,
         target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
+        weight,
+        ignore_index,
+        reduction,
+        label_smoothing,
         labels_only="complement_entropy",
     )
     batch = sound_batch(batch)
@@ -163,8 +157,8 @@ def complement_entropy(
 def maximum_probability_cross_entropy(
     logits: Tensor,
     target: Tensor,
-    *,
     weight: Tensor | None = None,
+    *,
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
@@ -207,14 +201,7 @@ def maximum_probability_cross_entropy(
         Zhou et al. 2019, "MPCE: A Maximum Probability Based Cross Entropy Loss Function"; mixing
         paper, Eq. 7.
     """
-    batch = read_batch(
-        logits,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
+    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     batch = sound_batch(batch)
     scores = batch.logits.to(row_dtype(logits.device))
     log_probs, mass = present_log_probs(scores, batch)

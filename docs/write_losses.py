@@ -1,0 +1,132 @@
+"""Write what is made of ``expacc/registry.py``: docs/losses.md and expacc/__init__.pyi."""
+
+import inspect
+from pathlib import Path
+
+import expacc
+from expacc.contract import Reduction
+from expacc.functional.exact import Standardize
+from expacc.losses import FunctionLoss
+from expacc.ops import Implementation
+from expacc.ops.orthant.noise import NoiseName
+from expacc.registry import SPECS, LossSpec, list_losses
+
+# Types by the names that the stub gives them.
+TYPES = {
+    "Implementation": ("expacc.ops", Implementation),
+    "NoiseName": ("expacc.ops.orthant.noise", NoiseName),
+    "Reduction": ("expacc.contract", Reduction),
+    "Standardize": ("expacc.functional.exact", Standardize),
+}
+ROOT = Path(__file__).resolve().parent.parent
+
+PAGE = """# The losses
+
+Written by `python docs/write_losses.py` from `expacc/registry.py`.
+
+Functions are in `expacc.functional`, Modules in `expacc`; `expacc.get_loss(name, …)` makes a Module
+from a name, and `expacc.list_losses()` lists the names. With u = log p(target), p = e^u, logits z:
+
+{losses}
+
+Their parameters, where they start, and what `expacc compare` searches:
+
+{parameters}
+"""
+
+STUB = '''"""Written by ``python docs/write_losses.py``: public names, for type checkers."""
+
+from torch import Tensor
+
+{imports}
+
+__version__: str
+{classes}'''
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def code(thing: object) -> str:
+    return "–" if thing is None else f"`{thing.__name__}`"
+
+
+def number(value: object) -> str:
+    if callable(value):  # a schedule, or a usual value that depends on the rows
+        known = getattr(value, "__name__", "")
+        return f"`{known}`" if hasattr(expacc.schedules, known) else "by the rows"
+    return "–" if value is None else f"{value:g}"
+
+
+def page() -> str:
+    losses = [
+        (code(spec.function), code(spec.module), spec.formula, spec.source, spec.when)
+        for spec in SPECS.values()
+    ]
+    parameters = []
+    for spec in SPECS.values():
+        for name in dict.fromkeys([*spec.defaults, *spec.search]):
+            low, high, usual = map(number, spec.search.get(name, (None, None, None)))
+            start = number(spec.defaults[name]) if name in spec.defaults else "–"
+            searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
+            parameters.append((f"`{spec.name}`", f"`{name}`", start, searched))
+    return PAGE.format(
+        losses=table(("function", "Module", "per row", "source", "when"), losses),
+        parameters=table(("loss", "parameter", "start", "searched"), parameters),
+    )
+
+
+def type_of(argument: inspect.Parameter) -> str:
+    for alias, (_, annotation) in TYPES.items():
+        if argument.annotation == annotation:
+            return alias
+    return inspect.formatannotation(argument.annotation).replace("torch.Tensor", "Tensor")
+
+
+def stub_of(spec: LossSpec) -> str:
+    """A class with the attributes and the signature of the Module."""
+    assert spec.module is not None
+    assert issubclass(spec.module, FunctionLoss)
+    arguments = inspect.signature(spec.module).parameters
+    own = [f"    {name}: {type_of(arguments[name])}" for name in spec.module.params]
+    shown = [
+        f"        {name}: {type_of(one)} = {one.default!r},".replace("'", '"')
+        for name, one in arguments.items()
+    ]
+    first = (inspect.getdoc(spec.function) or "").splitlines()[0]
+    return "\n".join(
+        [
+            f"class {spec.module_name}(FunctionLoss):",
+            f'    """{first}"""',
+            "",
+            *own,
+            *([""] if own else []),
+            "    def __init__(",
+            "        self,",
+            shown[0],
+            "        *,",
+            *shown[1:],
+            "    ) -> None: ...",
+            "",
+        ]
+    )
+
+
+def stub() -> str:
+    public = {name: f"expacc.{home}" for name, home in expacc._HOMES.items()}
+    public |= dict.fromkeys(("baselines", "functional", "schedules"), "expacc")
+    named = {alias: home for alias, (home, _) in TYPES.items()} | {"FunctionLoss": "expacc.losses"}
+    lines = [f"from {home} import {name} as {name}" for name, home in public.items()]
+    lines += [f"from {home} import {name}" for name, home in named.items()]
+    classes = [stub_of(SPECS[name]) for name in list_losses() if name != "cross_entropy"]
+    return STUB.format(imports="\n".join(sorted(lines)), classes="\n" + "\n".join(classes))
+
+
+WRITTEN = {"docs/losses.md": page, "expacc/__init__.pyi": stub}
+
+if __name__ == "__main__":
+    for path, write in WRITTEN.items():
+        (ROOT / path).write_text(write())
+        print(ROOT / path)

@@ -1,0 +1,234 @@
+"""Written by ``python docs/write_losses.py``: public names, for type checkers."""
+
+from torch import Tensor
+
+from expacc import baselines as baselines
+from expacc import functional as functional
+from expacc import schedules as schedules
+from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
+from expacc.contract import Reduction
+from expacc.functional.exact import Standardize
+from expacc.losses import FunctionLoss
+from expacc.ops import Implementation
+from expacc.ops import build_native as build_native
+from expacc.ops.orthant.noise import NoiseName
+from expacc.optim import ASAM as ASAM
+from expacc.optim import GradientNormalizer as GradientNormalizer
+from expacc.probabilities import argmax_probabilities as argmax_probabilities
+from expacc.probabilities import log_orthant_prob as log_orthant_prob
+from expacc.probabilities import orthant_prob as orthant_prob
+from expacc.registry import get_loss as get_loss
+from expacc.registry import list_losses as list_losses
+from expacc.scheduled import ScheduledLoss as ScheduledLoss
+
+__version__: str
+
+class ExactLoss(FunctionLoss):
+    """Compute EXACT, the error rate expected when the logits carry Gaussian noise."""
+
+    sigma: float | Tensor
+    margin: float | None
+    standardize: Standardize
+    noise: NoiseName
+    topk: int
+    log: bool
+    impl: Implementation
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        sigma: float | Tensor = 1.0,
+        margin: float | None = None,
+        standardize: Standardize = True,
+        noise: NoiseName = "normal",
+        topk: int = 1,
+        log: bool = False,
+        impl: Implementation = "auto",
+    ) -> None: ...
+
+class LeakyExpectedErrorLoss(FunctionLoss):
+    """Compute the expected error plus a small leak of cross entropy."""
+
+    leak: float
+    impl: Implementation
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        leak: float = 0.1,
+        impl: Implementation = "auto",
+    ) -> None: ...
+
+class MixedExpectedErrorLoss(FunctionLoss):
+    """Compute a mixture of cross entropy and expected error."""
+
+    focus: float
+    ce_weight: float | None
+    error_weight: float | None
+    impl: Implementation
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        focus: float = 0.0,
+        ce_weight: float | None = None,
+        error_weight: float | None = None,
+        impl: Implementation = "auto",
+    ) -> None: ...
+
+class ExpectedErrorLoss(FunctionLoss):
+    """Compute the error rate expected when labels are drawn from the softmax."""
+
+    impl: Implementation
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        impl: Implementation = "auto",
+    ) -> None: ...
+
+class HingeLoss(FunctionLoss):
+    """Compute the multi-class hinge loss, the mean shortfall of the margins over the rivals."""
+
+    margin: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        margin: float = 1.0,
+    ) -> None: ...
+
+class FocalLoss(FunctionLoss):
+    """Compute the focal loss, cross entropy with the easy rows turned down."""
+
+    gamma: float
+    alpha: float | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        gamma: float = 2.0,
+        alpha: float | None = 0.25,
+    ) -> None: ...
+
+class MeanAbsoluteErrorLoss(FunctionLoss):
+    """Compute the L1 distance between the label and the softmax, twice the expected error."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class GeneralizedCrossEntropyLoss(FunctionLoss):
+    """Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1)."""
+
+    q: float
+    truncation: float | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        q: float = 0.7,
+        truncation: float | None = None,
+    ) -> None: ...
+
+class TamedCrossEntropyLoss(FunctionLoss):
+    """Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong."""
+
+    taming: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        taming: float = 0.8,
+    ) -> None: ...
+
+class Poly1CrossEntropyLoss(FunctionLoss):
+    """Compute Poly-1 cross entropy: ``mixed_expected_error`` with weights 1 and epsilon."""
+
+    epsilon: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        epsilon: float = 1.0,
+    ) -> None: ...
+
+class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
+    """Compute cross entropy, continued as a straight line in p where p(target) is small."""
+
+    threshold: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        threshold: float = 0.1,
+    ) -> None: ...
+
+class ComplementEntropyLoss(FunctionLoss):
+    """Compute the negated entropy of the rivals' probabilities."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class MaximumProbabilityCrossEntropyLoss(FunctionLoss):
+    """Compute cross entropy weighted by how far the true class is behind the best one."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
