@@ -179,3 +179,10 @@ def test_docstrings_have_all_sections(thing):
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= 400
+
+
+def test_nothing_is_skipped_for_want_of_a_package():
+    """What a test needs is in the extra ``dev``: a hole in the tests must not look like success."""
+    for path in sorted((ROOT / "tests").glob("test_*.py")):
+        wanted = set(re.findall(r'^[^"]*importorskip\("(\w+)', path.read_text(), re.M))
+        assert wanted <= {"resource", "xlrd"}, f"{path.name} is skipped without {wanted}"

@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("scipy")
-
 from expacc import study
 
 

@@ -1,13 +1,7 @@
 """A recipe's page and the book in a real browser: all of it shows, nothing runs, nothing leaves."""
 
-import pytest
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-pytest.importorskip("jinja2")
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 import fake_recipes
+import pytest
 from playwright import sync_api
 from study_samples import PAYLOADS
 from test_recipes_frame import hostile_result, sample

@@ -19,10 +19,6 @@ import pytest
 from crafted import changing, mutated, seeded
 from study_samples import PAYLOADS
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("jinja2")
-pytest.importorskip("scipy")
-
 from expacc.cli import main
 from expacc.recipes import index as book
 from expacc.recipes import registry, sources

@@ -11,9 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
 from expacc.recipes.mixing import lockstep as mixing_lockstep
