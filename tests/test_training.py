@@ -19,8 +19,8 @@ from expacc.training import (
     objective_of,
     train_runs,
 )
-from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
 from expacc.training.loss_slopes import Batch, exact
+from expacc.training.randomness import seed_of, shuffled, stream_keys, uniform
 
 
 def table(rows=120, features=5, classes=3, seed=0, dtype=torch.float32):

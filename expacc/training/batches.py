@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from expacc.training.draws import shuffled, stream_keys
 from expacc.training.loss_slopes import Batch
+from expacc.training.randomness import shuffled, stream_keys
 from expacc.training.runs import Run, TensorTable
 
 __all__ = ["Batches"]

@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from expacc.training.draws import stream_keys, uniform
+from expacc.training.randomness import stream_keys, uniform
 from expacc.training.runs import Layer, Model, Trained
 
 __all__ = ["Network"]

@@ -1,24 +1,31 @@
 """The loop: R independent training runs as one tensor program. Read ``_train`` top to bottom.
 
 What a run computes depends on its own key, rows and numbers, never on its company: random numbers
-are hashes of its seed (``draws.py``), every operation keeps runs apart, and runs that stop or fail
-leave without a trace.
+are hashes of its seed (``randomness.py``), every operation keeps runs apart, and runs that stop or
+fail leave without a trace.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from expacc.training.batches import Batches
-from expacc.training.checks import check_training
-from expacc.training.draws import seed_of, stream_keys, uniform
 from expacc.training.layers import Network
 from expacc.training.objectives import Objective, objective_of
-from expacc.training.optimizers import Descent
+from expacc.training.optimizers import BatchedOptimizer
 from expacc.training.progress import Bar, progress_bar
+from expacc.training.randomness import seed_of, stream_keys, uniform
 from expacc.training.record import Record
-from expacc.training.runs import Number, Run, RunResult, TensorTable, TrainConfig
+from expacc.training.runs import (
+    Number,
+    Run,
+    RunResult,
+    TensorTable,
+    TrainConfig,
+    check_training,
+)
 from expacc.training.segments import Segments, order_by_kind
 
 __all__ = ["train_runs"]
@@ -31,22 +38,25 @@ _CPU_MEMORY, _GPU_MEMORY = 12 << 20, 4 << 30
 def train_runs(
     rows: TensorTable,
     runs: Sequence[Run],
-    plan: TrainConfig,
+    config: TrainConfig | None = None,
     *,
     device: str | torch.device = "cpu",
     memory: int | None = None,
     progress: bool = False,
+    plan: TrainConfig | None = None,
 ) -> list[RunResult]:
     """Train many independent runs at once; a run's result does not depend on the others.
 
     Args:
         rows: features, labels and weights that the runs share; computed in the features' dtype.
         runs: what to train; keys must differ.
-        plan: model, optimiser, batch, epochs: what the runs have in common.
+        config: model, optimiser, batch, epochs: what the runs have in common; None for its
+            defaults.
         device: where to train.
         memory: bytes that runs trained at once may take; more runs wait their turn. None for a size
             that is fast on the device.
         progress: show a bar, for jobs of over two seconds.
+        plan: the old name of ``config``, for one release.
 
     Returns:
         One result per run, in the order given; a diverged run is marked with its step.
@@ -68,7 +78,15 @@ def train_runs(
         cross_entropy 1.0
         exact 1.0
     """
-    check_training(rows, runs, plan)
+    if plan is not None:
+        warnings.warn(
+            "train_runs(plan=...) is now train_runs(config=...); the old name goes in the next "
+            "release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    config = config or plan or TrainConfig()
+    check_training(rows, runs, config)
     if not runs:
         return []
     device = torch.device(device)
@@ -79,21 +97,21 @@ def train_runs(
         rows.classes,
         None if rows.weight is None else rows.weight.to(device, rows.features.dtype),
     )
-    network = Network(plan.model, rows.features.shape[1], rows.classes)
+    network = Network(config.model, rows.features.shape[1], rows.classes)
     for run in runs:
         if run.start is not None and not network.fits(run.start):
-            raise ValueError(f"start of run {run.key!r} must have the layers of the plan.")
+            raise ValueError(f"start of run {run.key!r} must have the layers of the model.")
     objectives = [objective_of(run.loss, run.numbers) for run in runs]
     budget = memory or (_CPU_MEMORY if device.type == "cpu" else _GPU_MEMORY)
     results: dict[int, RunResult] = {}
     with (
         torch.no_grad(),
         torch.autocast(device.type, enabled=False),  # the same bits wherever we are called
-        progress_bar(total=len(runs) * plan.epochs, title="training", enabled=progress) as bar,
+        progress_bar(total=len(runs) * config.epochs, title="training", enabled=progress) as bar,
     ):
-        for chunk in _chunks(runs, objectives, plan, ready, budget):
+        for chunk in _chunks(runs, objectives, config, ready, budget):
             done = _train(
-                ready, [runs[i] for i in chunk], [objectives[i] for i in chunk], plan, bar
+                ready, [runs[i] for i in chunk], [objectives[i] for i in chunk], config, bar
             )
             results.update(zip(chunk, done, strict=True))
     return [results[i] for i in range(len(runs))]
@@ -113,7 +131,7 @@ def _train(
     gradient = torch.empty_like(theta)
     batches = Batches(rows, runs, seeds, plan.batch, plan.steps)
     losses = Segments(objectives, plan.epochs, features)
-    descent = Descent(plan.optimizer, runs, network.decays(device, features.dtype))
+    optimizer = BatchedOptimizer(plan.optimizer, runs, network.decays(device, features.dtype))
     rates = _rates(runs, plan.epochs).to(features)
     record = Record(runs, plan, network, rows)
     before = bar.done
@@ -131,7 +149,7 @@ def _train(
             slope = losses.slope(logits, batch)
             network.backward(weights, slopes, inputs, hidden, slope, masks)
             torch.sum(gradient, 1, out=watch[step - first])
-            descent.step(theta, gradient, rate)
+            optimizer.step(theta, gradient, rate)
             step += 1
         # A sum that is neither inf nor NaN is a good step; after a bad one all are bad.
         good = first + torch.isfinite(watch).sum(0)
@@ -145,7 +163,7 @@ def _train(
             gradient = torch.empty_like(theta)
             batches.keep(kept)
             losses.keep(kept)
-            descent.keep(kept)
+            optimizer.keep(kept)
     bar.update(before + len(runs) * plan.epochs)
     return [record.results[place] for place in range(len(runs))]
 

@@ -5,13 +5,13 @@ from torch import Tensor
 
 from expacc.training.runs import Optimizer, Run
 
-__all__ = ["Descent"]
+__all__ = ["BatchedOptimizer"]
 
 _NORM_DECAY, _NORM_FLOOR = 0.9, 1e-2  # as expacc.GradientNormalizer
 _TINY = 1e-8  # Adam's epsilon
 
 
-class Descent:
+class BatchedOptimizer:
     """SGD with momentum, Adam or AdamW, with clipping or normalising per run.
 
     Args:

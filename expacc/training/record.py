@@ -36,15 +36,15 @@ class Record:
 
     Args:
         runs: in the order of the parameters' rows.
-        plan: says what to evaluate, and when to stop.
+        config: says what to evaluate, and when to stop.
         network: reads the parameters.
         rows: as the loop has them.
     """
 
     def __init__(
-        self, runs: list[Run], plan: TrainConfig, network: Network, rows: TensorTable
+        self, runs: list[Run], config: TrainConfig, network: Network, rows: TensorTable
     ) -> None:
-        self.runs, self.plan, self.network, self.rows = runs, plan, network, rows
+        self.runs, self.config, self.network, self.rows = runs, config, network, rows
         self.alive = list(range(len(runs)))  # the run of each row of the parameters
         self.results: dict[int, RunResult] = {}
         self.curves: list[dict[str, list[float]]] = [{} for _ in runs]
@@ -52,18 +52,18 @@ class Record:
         self.best_epoch = [0] * len(runs)
         self.best: dict[int, Tensor] = {}
         validated = any(run.validation is not None for run in runs)
-        self.watched = plan.patience is not None or plan.keep == "best"
+        self.watched = config.patience is not None or config.keep == "best"
         self.look_at = [
             name
             for name in ("validation", "train")
-            if name in plan.curves or (name == "validation" and self.watched and validated)
+            if name in config.curves or (name == "validation" and self.watched and validated)
         ]
 
     def epoch(self, epoch: int, theta: Tensor, good_steps: Tensor, steps: int) -> list[int]:
         """Note the end of an epoch (from 1) and return the places of the runs that go on."""
         good = good_steps.tolist()
         fine = [place for place, count in enumerate(good) if count == steps]
-        due = epoch % self.plan.every == 0 or epoch == self.plan.epochs
+        due = epoch % self.config.every == 0 or epoch == self.config.epochs
         for name in self.look_at:
             if due or (self.watched and name == "validation"):
                 self._look(name, fine, theta)
@@ -73,15 +73,15 @@ class Record:
                 self.results[run] = self._result(run, epoch, None, failed_step=good[place] + 1)
                 continue
             improved = self._note_best(run, epoch, theta[place])
-            patience = self.plan.patience
+            patience = self.config.patience
             bored = (
                 patience is not None
                 and not improved
                 and self.runs[run].validation is not None
-                and epoch >= self.plan.min_epochs
+                and epoch >= self.config.min_epochs
                 and epoch - self.best_epoch[run] >= patience
             )
-            if bored or epoch == self.plan.epochs:
+            if bored or epoch == self.config.epochs:
                 kept = self.best.get(run, theta[place])
                 self.results[run] = self._result(run, epoch, kept, stopped=bored)
             else:
@@ -125,7 +125,7 @@ class Record:
         if scores[-1] <= self.best_score[run]:
             return False
         self.best_score[run], self.best_epoch[run] = scores[-1], epoch
-        if self.plan.keep == "best":
+        if self.config.keep == "best":
             self.best[run] = theta.clone()
         return True
 
@@ -143,7 +143,7 @@ class Record:
             key=self.runs[run].key,
             model=None if theta is None else self.network.trained(theta),
             epochs=epoch,
-            best_epoch=self.best_epoch[run] if self.plan.keep == "best" else epoch,
+            best_epoch=self.best_epoch[run] if self.config.keep == "best" else epoch,
             stopped=stopped,
             failed_step=failed_step,
             curves={name: tuple(values) for name, values in self.curves[run].items()},

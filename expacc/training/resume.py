@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from expacc.files import check_plain
 from expacc.training.checkpoint import load_state, require_safetensors, save_state
 
-__all__ = ["FILE", "EpochRecord", "Position", "Remembered"]
+__all__ = ["FILE", "EpochRecord", "Position", "RunCheckpoint"]
 
 FILE = "checkpoint.safetensors"
 MOST_NUMBERS = 1 << 20  # of a tensor that is no weight: a schedule, a count
@@ -65,7 +65,7 @@ class Position:
         return max(scored, key=lambda r: (r.validation_accuracy or 0.0, -r.epoch)).epoch
 
 
-class Remembered:
+class RunCheckpoint:
     """The parts of a run that have a state, saved together.
 
     Args:

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from expacc.training import Model, Run, TensorTable, Trained
 from expacc.training.batches import Batches
-from expacc.training.draws import seed_of
 from expacc.training.layers import Network
-from expacc.training.optimizers import Descent
+from expacc.training.optimizers import BatchedOptimizer
+from expacc.training.randomness import seed_of
 
 __all__ = ["WEIGHTS", "Contender", "Course", "flushing", "train_in_lockstep"]
 
@@ -144,7 +144,7 @@ class _Bench:
         seeds = torch.tensor([seed_of(seed, key)], device=features.device)
         self.batches = Batches(self.rows, runs[:1], seeds, batch, None)
         decays = self.network.decays(features.device, features.dtype)
-        self.descent = Descent("adam", runs, decays)
+        self.descent = BatchedOptimizer("adam", runs, decays)
 
         def column(numbers: list[float]) -> Tensor:
             return torch.tensor(numbers, dtype=features.dtype, device=features.device)

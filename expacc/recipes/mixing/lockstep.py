@@ -16,8 +16,8 @@ from torch import Tensor
 from expacc.recipes.mixing.arms import Contender
 from expacc.recipes.mixing.steps import Steps, Weights
 from expacc.training import Model, TensorTable, Trained
-from expacc.training.draws import seed_of, shuffled, stream_keys
 from expacc.training.layers import Network
+from expacc.training.randomness import seed_of, shuffled, stream_keys
 
 __all__ = ["Group", "Outcome", "groups_at_once", "train_in_lockstep"]
 
