@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,15 @@ def test_docstrings_have_all_sections(thing):
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= 400
+
+
+def test_the_wheel_brings_every_file():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    patterns = tools["setuptools"]["package-data"]["expacc"]
+    for path in PACKAGE.rglob("*.*"):
+        if path.suffix not in (".py", ".pyc"):
+            known = [path.relative_to(PACKAGE).match(pattern) for pattern in patterns]
+            assert any(known), f"{path} is in no pattern of package-data"
 
 
 def test_nothing_is_skipped_for_want_of_a_package():
