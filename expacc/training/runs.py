@@ -84,6 +84,8 @@ class Run:
         normalize: divide the gradient by its running norm, as ``expacc.GradientNormalizer``; it
             replaces clipping.
         start: weights to go on from; None for the model's own start.
+        group: with ``train_runs(share_batches=True)``, runs of one group begin with the same
+            weights and see the same rows in the same order: it stands in the key's place there.
     """
 
     key: str
@@ -98,6 +100,7 @@ class Run:
     clip: float | None = None
     normalize: bool = False
     start: "Trained | None" = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,9 @@ class TrainConfig:
         patience: epochs without a better validation accuracy before a run stops; None for never.
         min_epochs: before which none stops.
         keep: weights of the 'best' epoch on the validation rows (the earliest of equals; the last
-            for runs without), or of the 'last'.
-        curves: evaluate now and then: () or some of 'validation' and 'train'. Early stopping and
+            for runs without), of the 'latest best', of the 'last', or of 'every' epoch.
+        curves: evaluate now and then: () or some of 'validation', 'train' and 'gradient', the mean
+            over an epoch's rows of ‖dL/dlogits‖, as they were trained on. Early stopping and
             keep='best' look at validation each epoch anyway.
         every: epochs from one point of the curves to the next; the last epoch always has one.
         seed: the study's.
@@ -128,7 +132,7 @@ class TrainConfig:
     steps: int | None = None
     patience: int | None = None
     min_epochs: int = 1
-    keep: Literal["best", "last"] = "best"
+    keep: Literal["best", "latest best", "last", "every"] = "best"
     curves: tuple[str, ...] = ()
     every: int = 1
     seed: int = 0
@@ -177,7 +181,9 @@ class RunResult:
         best_epoch: whose weights are kept, from 1.
         stopped: whether patience ended it.
         failed_step: the first step (from 1) whose gradient was not finite; None for a good run.
-        curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…'.
+        curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…',
+            'gradient_norm'.
+        every: the weights of every epoch, if the config keeps them.
     """
 
     key: str
@@ -187,9 +193,12 @@ class RunResult:
     stopped: bool
     failed_step: int | None
     curves: Mapping[str, tuple[float, ...]]
+    every: tuple[Trained, ...] = ()
 
 
-def check_training(rows: TensorTable, runs: Sequence[Run], config: TrainConfig) -> None:
+def check_training(
+    rows: TensorTable, runs: Sequence[Run], config: TrainConfig, *, share_batches: bool = False
+) -> None:
     """Check what ``train_runs`` is given.
 
     Raises:
@@ -204,6 +213,23 @@ def check_training(rows: TensorTable, runs: Sequence[Run], config: TrainConfig) 
             raise ValueError(f"runs must have different keys; got {run.key!r} twice.")
         keys.add(run.key)
         _check_run(run, len(rows.labels))
+    if share_batches:
+        _check_groups(runs, config)
+
+
+def _check_groups(runs: Sequence[Run], config: TrainConfig) -> None:
+    if config.model.input_dropout or config.model.hidden_dropout:
+        raise ValueError(
+            "share_batches must be left out with dropout, which is drawn for each run; got True."
+        )
+    first: dict[str, Tensor] = {}
+    for run in runs:
+        own = first.setdefault(run.group, run.rows)
+        if own is not run.rows and not torch.equal(own, run.rows):
+            raise ValueError(
+                f"runs of one group must have the same rows to share batches; got others in "
+                f"{run.key!r} of group {run.group!r}."
+            )
 
 
 def _check_rows(rows: TensorTable) -> None:
@@ -237,7 +263,7 @@ def _check_rows(rows: TensorTable) -> None:
 def _check_config(config: TrainConfig) -> None:
     model = config.model
     check_choice("optimizer", config.optimizer, ("sgd", "adam", "adamw"))
-    check_choice("keep", config.keep, ("best", "last"))
+    check_choice("keep", config.keep, ("best", "latest best", "last", "every"))
     check_choice("start", model.start, ("uniform", "zeros"))
     for name in ("batch", "epochs", "every"):
         check_count(name, getattr(config, name))
@@ -253,7 +279,7 @@ def _check_config(config: TrainConfig) -> None:
             f"fixed_first and start='zeros' must be left out with hidden layers; got {model}."
         )
     for name in config.curves:
-        check_choice("curves", name, ("validation", "train"))
+        check_choice("curves", name, ("validation", "train", "gradient"))
 
 
 def _check_run(run: Run, count: int) -> None:
