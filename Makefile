@@ -30,8 +30,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install ## Compare the losses on digits, with clean and with wrong labels; ends with the report.
 	@$(BIN)/expacc compare digits --label-noise 0,0.2 --folds 3x3 --trials 8 --out expacc-digits
 
+# Each worker begins with its own half of the files, so that what a file prepares is prepared once.
 test: install ## Run the tests.
-	@$(BIN)/python -m pytest -q -n auto -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
 
 test-slow: install ## Run the tests that take minutes.
 	@$(BIN)/python -m pytest -q -m slow

@@ -104,6 +104,9 @@ def fit(
         seed: of shuffling, dropout and what data sets draw in this process.
         progress: show a bar, or lines in a log, on stderr.
 
+    Returns:
+        The loss and accuracy of every epoch, the best epoch, and why training ended.
+
     Raises:
         TypeError, ValueError: an argument, a batch, the model's output or the checkpoint is not as
             it must be; the sentence says what was found.

@@ -87,14 +87,8 @@ class RunCheckpoint:
         """Replace the file."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts.items()}
         state["identity"] = self._identity
-        state["position"] = {
-            "epoch": position.epoch,
-            "step": position.step,
-            "seconds": position.seconds,
-            "sums": position.sums,
-            "history": [asdict(record) for record in position.history],
-            "best": position.best,
-        }
+        history = [asdict(record) for record in position.history]
+        state["position"] = {**vars(position), "history": history}
         save_state(self.path, state)
 
     def load(self) -> Position | None:
