@@ -51,6 +51,18 @@ def problem(seed=0, rows=120):
 # GradientNormalizer
 
 
+def test_three_steps_by_hand():
+    # norms 5, 15, 0: means 5, 0.9·5 + 0.1·15 = 6, 0.9·6 = 5.4
+    first, second = parameter(0.0), parameter(0.0)
+    normalizer = GradientNormalizer([first, second])
+    assert normalizer.ema.isnan()
+    for gradients, norm, ema in (([3], [4]), 5, 5), (([9], [12]), 15, 6), (([0], [0]), 0, 5.4):
+        give((first, second), gradients)
+        close(normalizer.step(), norm)
+        close(normalizer.ema, ema)
+        close(torch.cat((first.grad, second.grad)), [gradients[0][0] / ema, gradients[1][0] / ema])
+
+
 def test_the_floor_bounds_the_divisor():
     p = parameter(0.0)
     normalizer = GradientNormalizer(p)
@@ -488,6 +500,26 @@ def test_groups_can_be_added_and_hooks_run():
     optimizer.step(lambda: (first * second).sum().backward())
     assert seen == ["after"]
     assert "ASAM" in repr(optimizer)
+
+
+def test_the_normalizer_on_both_passes():
+    # L = (3 w₁² + w₂²) / 2 at (1, 4), plain, rho = 0.5. First pass: g = (3, 4), mean 5, climb
+    # (0.3, 0.4) whatever the mean. Second pass: g = (3.9, 4.4), norm √34.57,
+    # mean 4.5 + 0.1 √34.57; w - 0.1 g / mean.
+    weight = matrix(1, 4)
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
+    normalizer = GradientNormalizer(optimizer)
+    quadratic(weight).backward()
+    normalizer.step()
+    close(weight.grad, [[0.6, 0.8]])
+    optimizer.first_step()
+    close(weight, [[1.3, 4.4]])
+    quadratic(weight).backward()
+    close(normalizer.step(), math.sqrt(34.57))
+    optimizer.second_step()
+    mean = 4.5 + 0.1 * math.sqrt(34.57)
+    close(normalizer.ema, mean)
+    close(weight, [[1 - 0.39 / mean, 4 - 0.44 / mean]])
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["second pass", "both passes"])
