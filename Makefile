@@ -12,7 +12,7 @@ RUNS ?= expacc-reproduce
 SHARES ?= 8
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs clean
+.PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -30,8 +30,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install ## Compare the losses on digits, with clean and with wrong labels; ends with the report.
 	@$(BIN)/expacc compare digits --label-noise 0,0.2 --folds 3x3 --trials 8 --out expacc-digits
 
+# Each worker begins with its own half of the files, so that what a file prepares is prepared once.
 test: install ## Run the tests.
-	@$(BIN)/python -m pytest -q -n auto -m "not slow"
+	@$(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow"
 
 test-slow: install ## Run the tests that take minutes.
 	@$(BIN)/python -m pytest -q -m slow
@@ -71,6 +72,12 @@ results: install ## Do all of the papers' tables again (DATA=folder), then resul
 results-docs: install ## Write docs/results.md and the README's results from stored rows; runs nothing.
 	@$(BIN)/expacc reproduce --all --no-run --quiet --out "$(RUNS)"
 	@$(BIN)/python docs/write_results.py "$(RUNS)"
+
+dist: install ## Build the source archive and the wheel (docs/releasing.md).
+	@rm -rf build dist
+	@$(BIN)/python -m build --no-isolation --outdir dist . > dist.log 2>&1 || { cat dist.log; exit 1; }
+	@rm -rf build dist.log
+	@$(BIN)/python -m zipfile -l dist/*.whl | grep -v '\.py '
 
 clean: ## Remove the environment and everything generated.
 	rm -rf $(VENV) build dist *.egg-info expacc-digits .pytest_cache .mypy_cache .ruff_cache

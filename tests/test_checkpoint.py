@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from expacc.training.checkpoint import load_state, save_state
-from expacc.training.resume import Position, Remembered
+from expacc.training.resume import Position, RunCheckpoint
 
 # ---------------------------------------------------------------------------------- the file
 
@@ -166,7 +166,7 @@ def test_every_truncation_is_noticed(tmp_path):
 def remembered(folder):
     model = nn.Linear(2, 1)
     parts = {"model": model, "optimizer": torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)}
-    return Remembered(folder, {"seed": 0}, parts)
+    return RunCheckpoint(folder, {"seed": 0}, parts)
 
 
 CLAIMS = {

@@ -9,14 +9,13 @@ import sys
 import warnings
 import zipfile
 
+import openpyxl
+import pyarrow as arrow
+import pyarrow.parquet
 import pytest
 
 from expacc.data import ReadOptions, TableError
 from expacc.data.reading import read_grid
-
-arrow = pytest.importorskip("pyarrow")
-pytest.importorskip("pyarrow.parquet")
-openpyxl = pytest.importorskip("openpyxl")
 
 
 def same(ours, theirs):

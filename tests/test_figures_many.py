@@ -1,13 +1,8 @@
 """The pictures say what the numbers say, and the same figure gives the same bytes."""
 
+import matplotlib as mpl
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-
-import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from expacc.report.figures_many import critical_difference_figure, profile_figure, svg_text

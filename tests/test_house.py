@@ -6,6 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ EXTRAS = {
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
     "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "jinja2", "markupsafe"},
+    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},
     "stats": {"numpy", "scipy", "scikit_posthocs"},
@@ -254,3 +255,19 @@ def test_losses_are_documented_in_full(thing):
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= 400
+
+
+def test_the_wheel_brings_every_file():
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    patterns = tools["setuptools"]["package-data"]["expacc"]
+    for path in PACKAGE.rglob("*.*"):
+        if path.suffix not in (".py", ".pyc"):
+            known = [path.relative_to(PACKAGE).match(pattern) for pattern in patterns]
+            assert any(known), f"{path} is in no pattern of package-data"
+
+
+def test_nothing_is_skipped_for_want_of_a_package():
+    """What a test needs is in the extra ``dev``: a hole in the tests must not look like success."""
+    for path in sorted((ROOT / "tests").glob("test_*.py")):
+        wanted = set(re.findall(r'^[^"]*importorskip\("(\w+)', path.read_text(), re.M))
+        assert wanted <= {"resource", "xlrd"}, f"{path.name} is skipped without {wanted}"

@@ -7,12 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-pytest.importorskip("rich")
-pytest.importorskip("matplotlib")
-
 from rich.console import Console
 from study_samples import hostile, sample
 

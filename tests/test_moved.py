@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytest.importorskip("scipy")
-
 from expacc import study
 
 
@@ -41,3 +39,14 @@ def test_an_old_name_leads_to_the_new_one(old, new):
 
     with pytest.warns(DeprecationWarning, match=f"is now {new}"):
         assert getattr(training, old) is getattr(training, new)
+
+
+def test_train_runs_takes_its_plan_for_one_release():
+    import torch
+
+    from expacc.training import Run, TensorTable, TrainConfig, train_runs
+
+    rows = TensorTable(torch.eye(2), torch.tensor([0, 1]), classes=2)
+    with pytest.warns(DeprecationWarning, match=r"config="):
+        (result,) = train_runs(rows, [Run("a", torch.arange(2))], plan=TrainConfig(epochs=3))
+    assert result.epochs == 3

@@ -3,13 +3,11 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import ranks
 import torch
 from safetensors.torch import load_file
-from torch import multiprocessing
 from torch.utils.data import DataLoader, DistributedSampler
 
 from expacc.training.distributed import Ranks
@@ -18,11 +16,17 @@ from expacc.training.network import fit
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What two processes left, all cases in one start."""
+    """What two processes left under torchrun, all cases in one start."""
     folder = tmp_path_factory.mktemp("ranks")
-    multiprocessing.start_processes(
-        ranks.all_cases, args=(str(folder),), nprocs=2, start_method="spawn"
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [sys.executable, *command, ranks.__file__, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
+    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -61,21 +65,6 @@ def test_ranks_fail_together(folder):
         nan, hidden = json.loads((folder / f"failures, rank {rank}.json").read_text())
         assert nan.startswith("loss must be finite; got a loss that is not at step 1.")
         assert hidden.startswith("checkpoint must be a folder that all ranks see; got 0 steps done")
-
-
-def test_torchrun(tmp_path):
-    script = Path(ranks.__file__)
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [sys.executable, *command, str(script), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    for name in ("an uneven last batch", "a last batch of one row"):
-        assert_as_one(tmp_path, name, ranks.CASES[name])
 
 
 def test_shares_are_all_rows_in_order():

@@ -21,6 +21,11 @@ def parameter(*values, dtype=torch.float64):
     return nn.Parameter(torch.tensor(values, dtype=dtype))
 
 
+def matrix(*values, dtype=torch.float64):
+    """One row: ASAM stretches by |w| what has two axes."""
+    return nn.Parameter(torch.tensor([values], dtype=dtype))
+
+
 def give(parameters, gradients):
     for p, gradient in zip(parameters, gradients, strict=True):
         p.grad = None if gradient is None else torch.as_tensor(gradient, dtype=p.dtype).clone()
@@ -218,21 +223,6 @@ def test_state_survives_a_file(tmp_path):
     assert mean == kept["ema"] == state["ema"] != other.ema  # what was read does not change later
 
 
-def test_training_twice_gives_the_same_bits():
-    finals = []
-    for _ in range(2):
-        model, data, target = problem(3)
-        optimizer = ASAM(torch.optim.Adam(model.parameters(), lr=0.01), rho=0.5)
-        normalizer = GradientNormalizer(optimizer)
-        for _ in range(10):
-            for finish in (optimizer.first_step, optimizer.second_step):
-                functional.expected_error(model(data), target).backward()
-                normalizer.step()
-                finish()
-        finals.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
-    assert torch.equal(*finals)
-
-
 # ASAM
 
 
@@ -248,49 +238,44 @@ def two_steps(optimizer, loss):
     optimizer.second_step()
 
 
-def test_plain_sam_on_a_quadratic():
-    # w = (1, 4): g = (3, 4), ‖g‖ = 5, e = 0.5 g / 5 = (0.3, 0.4);
-    # the gradient at (1.3, 4.4) is (3.9, 4.4); w - 0.1 of it = (0.61, 3.56).
-    weight = nn.Parameter(torch.tensor([[1.0, 4.0]], dtype=torch.float64))
-    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
-    quadratic(weight).backward()
-    optimizer.first_step()
-    close(weight, [[1.3, 4.4]])
-    assert weight.grad is None
-    quadratic(weight).backward()
-    optimizer.second_step()
-    close(weight, [[0.61, 3.56]])
-    assert weight.grad is None
+# w, gradient there, settings, w + e(w) with rho = 0.5, by hand:
+# plain: ‖g‖ = 5, e = 0.5 g / 5
+# adaptive: T g = (3, 4), ‖T g‖ = 5, T² g = (3, 8), e = 0.5 T² g / 5, whatever the gradient's size
+# eta = 1, so that a weight of 0 climbs: T = (1, 4), T g = (3, 4), T² g = (3, 16)
+CLIMBS = {
+    "plain": ((1, 4), (3, 4), {"adaptive": False}, (1.3, 4.4)),
+    "eta": ((0, 3), (3, 1), {"eta": 1.0}, (0.3, 4.6)),
+    **{
+        f"adaptive, gradient times {scale:g}": (
+            (1, 2),
+            (3 * scale, 2 * scale),
+            {"eta": 0.0},
+            (1.3, 2.8),
+        )
+        for scale in (1e-30, 1e-10, 1.0, 1e10)
+    },
+}
 
 
-def test_adaptive_sam_on_a_quadratic():
-    # w = (1, 2), eta = 0: g = (3, 2), T g = (3, 4), ‖T g‖ = 5, T² g = (3, 8), e = (0.3, 0.8);
-    # the gradient at (1.3, 2.8) is (3.9, 2.8); w - 0.1 of it = (0.61, 1.72).
-    weight = nn.Parameter(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
-    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=0.0)
-    quadratic(weight).backward()
-    optimizer.first_step(zero_grad=False)
-    close(weight, [[1.3, 2.8]])
-    close(weight.grad, [[3, 2]])
-    optimizer.zero_grad()
-    quadratic(weight).backward()
-    optimizer.second_step(zero_grad=False)
-    close(weight, [[0.61, 1.72]])
-    close(weight.grad, [[3.9, 2.8]])
-
-
-def test_eta_lets_a_weight_of_zero_climb():
-    # w = (0, 3), eta = 1, g = (3, 1): T = (1, 4), T g = (3, 4), T² g = (3, 16), e = (0.3, 1.6).
-    weight = nn.Parameter(torch.tensor([[0.0, 3.0]], dtype=torch.float64))
-    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=1.0)
-    give([weight], [[[3.0, 1.0]]])
-    optimizer.first_step()
-    close(weight, [[0.3, 4.6]])
+@pytest.mark.parametrize("name", CLIMBS)
+@pytest.mark.parametrize("clears", [True, False])
+def test_two_steps_by_hand(name, clears):
+    start, gradient, settings, climbed = CLIMBS[name]
+    weight = matrix(*start)
+    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, **settings)
+    give([weight], [[gradient]])
+    optimizer.first_step(zero_grad=clears)
+    close(weight, [climbed])
+    assert (weight.grad is None) == clears
+    give([weight], [[(3.9, 2.8)]])
+    optimizer.second_step(zero_grad=clears)
+    close(weight, [[start[0] - 0.39, start[1] - 0.28]])
+    assert (weight.grad is None) == clears
 
 
 def test_biases_climb_as_in_plain_sam_and_share_one_norm():
     # weight 2, g = 1.5: T g = 3, T² g = 6; bias 5, g = 4: T = 1. ‖·‖ = 5, rho = 0.5: e = 0.6, 0.4.
-    weight = nn.Parameter(torch.tensor([[2.0]], dtype=torch.float64))
+    weight = matrix(2)
     bias, scalar = parameter(5.0), nn.Parameter(torch.tensor(7.0, dtype=torch.float64))
     groups = [{"params": [weight]}, {"params": [bias, scalar], "lr": 1.0}]
     optimizer = ASAM(torch.optim.SGD(groups, lr=0.1), rho=0.5, eta=0.0)
@@ -306,6 +291,7 @@ def test_matches_the_definition_on_a_network():
     model = model.double()
     optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1))
     assert (optimizer.rho, optimizer.eta) == (2.0, 0.01)
+    assert ASAM(optimizer.base_optimizer, adaptive=False).rho == 0.05
     functional.expected_error(model(data.double()), target).backward()
     weights = [p.detach().clone() for p in model.parameters()]
     gradients = [p.grad.clone() for p in model.parameters()]
@@ -319,20 +305,6 @@ def test_matches_the_definition_on_a_network():
     optimizer.restore()
     for p, w in zip(model.parameters(), weights, strict=True):
         assert torch.equal(p, w)
-
-
-def test_default_radius_of_plain_sam():
-    optimizer = ASAM(torch.optim.SGD([parameter(1.0)], lr=0.1), adaptive=False)
-    assert optimizer.rho == 0.05
-
-
-@pytest.mark.parametrize("scale", [1e-30, 1e-10, 1.0, 1e10])
-def test_the_climb_does_not_depend_on_the_gradients_size(scale):
-    weight = nn.Parameter(torch.tensor([[1.0, 2.0]], dtype=torch.float64))
-    optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, eta=0.0)
-    give([weight], [[[3.0 * scale, 2.0 * scale]]])
-    optimizer.first_step()
-    close(weight, [[1.3, 2.8]])
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1.0, 1e4])
@@ -391,13 +363,14 @@ def test_closure_and_two_steps_agree_and_equal_the_procedure_by_hand(base, adapt
         model, data, target = problem(2)
         return model, lambda: functional.leaky_expected_error(model(data), target)
 
-    closed, closed_loss = fresh()
-    stepped, stepped_loss = fresh()
-    by_hand, hand_loss = fresh()
-    optimizer = ASAM(base(closed.parameters()), rho=0.5, adaptive=adaptive)
-    two_step = ASAM(base(stepped.parameters()), rho=0.5, adaptive=adaptive)
+    def settle(make):
+        model, loss = fresh()
+        return model, loss, ASAM(make(model.parameters()), rho=0.5, adaptive=adaptive)
+
+    closed, closed_loss, optimizer = settle(base)
+    stepped, stepped_loss, two_step = settle(base)
+    by_hand, hand_loss, climber = settle(base)
     bare = base(by_hand.parameters())
-    climber = ASAM(base(by_hand.parameters()), rho=0.5, adaptive=adaptive)
 
     def closure():
         loss = closed_loss()
@@ -419,11 +392,8 @@ def test_closure_and_two_steps_agree_and_equal_the_procedure_by_hand(base, adapt
         climber.restore()
         bare.step()
         bare.zero_grad()
-    for a, b, c in zip(
-        closed.parameters(), stepped.parameters(), by_hand.parameters(), strict=True
-    ):
-        assert torch.equal(a, b)
-        assert torch.equal(a, c)
+    for other in (stepped, by_hand):
+        assert all(map(torch.equal, closed.parameters(), other.parameters()))
 
 
 def test_a_failing_closure_leaves_the_weights():
@@ -536,7 +506,7 @@ def test_the_normalizer_on_both_passes():
     # L = (3 w₁² + w₂²) / 2 at (1, 4), plain, rho = 0.5. First pass: g = (3, 4), mean 5, climb
     # (0.3, 0.4) whatever the mean. Second pass: g = (3.9, 4.4), norm √34.57,
     # mean 4.5 + 0.1 √34.57; w - 0.1 g / mean.
-    weight = nn.Parameter(torch.tensor([[1.0, 4.0]], dtype=torch.float64))
+    weight = matrix(1, 4)
     optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
     normalizer = GradientNormalizer(optimizer)
     quadratic(weight).backward()
@@ -554,7 +524,9 @@ def test_the_normalizer_on_both_passes():
 
 @pytest.mark.parametrize("both", [False, True], ids=["second pass", "both passes"])
 def test_asam_and_normalizer_under_a_grad_scaler(both):
-    # As above, with loss scaling; an overflow in either pass leaves the weights as they were.
+    # L = (3 w₁² + w₂²) / 2 at (1, 4), plain, rho = 0.5. First pass: g = (3, 4), norm 5, climb
+    # (0.3, 0.4) whatever the mean. Second pass: g = (3.9, 4.4), norm √34.57; w - 0.1 g / mean.
+    # An overflow in either pass leaves the weights as they were.
     weight = nn.Parameter(torch.tensor([[1.0, 4.0]]))
     optimizer = ASAM(torch.optim.SGD([weight], lr=0.1), rho=0.5, adaptive=False)
     base = optimizer.base_optimizer
@@ -616,39 +588,21 @@ def test_ctrl_c_in_a_climb_leaves_the_weights_as_they_were(trained_by, monkeypat
         assert all(map(torch.equal, model.parameters(), before)), number
 
 
-def test_both_together_learn_to_classify():
-    model, data, target = problem()
-    optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), rho=0.5)
-    normalizer = GradientNormalizer(optimizer)
-    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 20, gamma=0.3)
-
-    def closure():
-        loss = functional.expected_error(model(data), target)
-        loss.backward()
-        normalizer.step()
-        return loss
-
-    losses = []
-    for _ in range(40):
-        losses.append(optimizer.step(closure).item())
-        scheduler.step()
-    accuracy = (model(data).argmax(1) == target).double().mean()
-    assert losses[-1] < losses[0] / 5
-    assert accuracy > 0.95
-    assert normalizer.ema.isfinite()
-
-
 # Bad input
 
 P = parameter(1.0)
 SGD = torch.optim.SGD([P], lr=0.1)
 
 
-def after_gradient(make, gradient):
+def moved(make, gradient):
     p = nn.Parameter(torch.zeros(3, 2, dtype=gradient.dtype))
     p.grad = gradient
     made = make(torch.optim.SGD([p], lr=0.1))
     return made.first_step() if isinstance(made, ASAM) else made.step()
+
+
+def restored(state):
+    GradientNormalizer(SGD).load_state_dict(state)
 
 
 def climb_twice():
@@ -660,88 +614,48 @@ def climb_twice():
 SPARSE = torch.zeros(3, 2).to_sparse()
 COMPLEX = torch.zeros(3, 2, dtype=torch.complex64)
 
-# (what, call, exception, the argument's name, a piece of the sentence)
-BAD = [
-    ("decay 1.5", lambda: GradientNormalizer(SGD, decay=1.5), ValueError, "decay", "[0, 1); got 1"),
-    ("decay 1", lambda: GradientNormalizer(SGD, decay=1), ValueError, "decay", "[0, 1)"),
-    ("decay NaN", lambda: GradientNormalizer(SGD, decay=NAN), ValueError, "decay", "nan"),
-    ("decay text", lambda: GradientNormalizer(SGD, decay="0.9"), TypeError, "decay", "'0.9'"),
-    ("floor 0", lambda: GradientNormalizer(SGD, floor=0), ValueError, "floor", "> 0"),
-    ("floor infinite", lambda: GradientNormalizer(SGD, floor=INF), ValueError, "floor", "inf"),
-    ("no parameters", lambda: GradientNormalizer([]), ValueError, "parameters", "none"),
-    (
-        "a module",
-        lambda: GradientNormalizer(nn.Linear(1, 1)),
-        TypeError,
-        "parameters",
-        "model.parameters()",
-    ),
-    ("a number", lambda: GradientNormalizer(3), TypeError, "parameters", "int"),
-    ("groups", lambda: GradientNormalizer([{"params": [P]}]), TypeError, "parameters", "dict"),
-    (
-        "names",
-        lambda: GradientNormalizer(nn.Linear(1, 1).named_parameters()),
-        TypeError,
-        "parameters",
-        "tuple",
-    ),
-    (
-        "sparse gradient",
-        lambda: after_gradient(GradientNormalizer, SPARSE),
-        TypeError,
-        "gradients",
-        "torch.sparse_coo",
-    ),
-    (
-        "complex gradient",
-        lambda: after_gradient(GradientNormalizer, COMPLEX),
-        TypeError,
-        "gradients",
-        "complex64",
-    ),
-    (
-        "foreign state",
-        lambda: GradientNormalizer(SGD).load_state_dict({"mean": 1.0}),
-        TypeError,
-        "state_dict",
-        "'mean'",
-    ),
-    (
-        "state of the wrong shape",
-        lambda: GradientNormalizer(SGD).load_state_dict({"ema": torch.ones(2)}),
-        ValueError,
-        "state_dict",
-        "(2,)",
-    ),
-    ("a class", lambda: ASAM(torch.optim.SGD), TypeError, "base_optimizer", "made already"),
-    ("parameters", lambda: ASAM([P]), TypeError, "base_optimizer", "lr=0.1"),
-    ("negative rho", lambda: ASAM(SGD, rho=-0.1), ValueError, "rho", "-0.1"),
-    ("rho NaN", lambda: ASAM(SGD, rho=NAN), ValueError, "rho", "nan"),
-    ("rho text", lambda: ASAM(SGD, rho="big"), TypeError, "rho", "'big'"),
-    ("negative eta", lambda: ASAM(SGD, eta=-1.0), ValueError, "eta", "-1.0"),
-    ("adaptive 1", lambda: ASAM(SGD, adaptive=1), TypeError, "adaptive", "got 1"),
-    ("no closure", lambda: ASAM(SGD).step(), TypeError, "closure", "first_step"),
-    ("closure a loss", lambda: ASAM(SGD).step(0.5), TypeError, "closure", "0.5"),
-    ("second first", lambda: ASAM(SGD).second_step(), RuntimeError, "second_step", "no climb"),
-    ("first twice", climb_twice, RuntimeError, "first_step", "again"),
-    ("sparse climb", lambda: after_gradient(ASAM, SPARSE), TypeError, "gradients", "sparse=False"),
-    ("complex climb", lambda: after_gradient(ASAM, COMPLEX), TypeError, "gradients", "complex64"),
-]
+Normalizer, Layer = GradientNormalizer, nn.Linear(1, 1)  # the names of the table
+# what → (call, exception, the argument's name, a piece of the sentence)
+BAD = {
+    "decay 1.5": (lambda: Normalizer(SGD, decay=1.5), ValueError, "decay", "[0, 1); got 1"),
+    "decay 1": (lambda: Normalizer(SGD, decay=1), ValueError, "decay", "[0, 1)"),
+    "decay NaN": (lambda: Normalizer(SGD, decay=NAN), ValueError, "decay", "nan"),
+    "decay text": (lambda: Normalizer(SGD, decay="0.9"), TypeError, "decay", "'0.9'"),
+    "floor 0": (lambda: Normalizer(SGD, floor=0), ValueError, "floor", "> 0"),
+    "floor infinite": (lambda: Normalizer(SGD, floor=INF), ValueError, "floor", "inf"),
+    "no parameters": (lambda: Normalizer([]), ValueError, "parameters", "none"),
+    "a module": (lambda: Normalizer(Layer), TypeError, "parameters", "model.parameters()"),
+    "a number": (lambda: Normalizer(3), TypeError, "parameters", "int"),
+    "groups": (lambda: Normalizer([{"params": [P]}]), TypeError, "parameters", "dict"),
+    "names": (lambda: Normalizer(Layer.named_parameters()), TypeError, "parameters", "tuple"),
+    "sparse": (lambda: moved(Normalizer, SPARSE), TypeError, "gradients", "torch.sparse_coo"),
+    "complex": (lambda: moved(Normalizer, COMPLEX), TypeError, "gradients", "complex64"),
+    "foreign state": (lambda: restored({"mean": 1.0}), TypeError, "state_dict", "'mean'"),
+    "a wide state": (lambda: restored({"ema": torch.ones(2)}), ValueError, "state_dict", "(2,)"),
+    "a class": (lambda: ASAM(torch.optim.SGD), TypeError, "base_optimizer", "made already"),
+    "parameters": (lambda: ASAM([P]), TypeError, "base_optimizer", "lr=0.1"),
+    "negative rho": (lambda: ASAM(SGD, rho=-0.1), ValueError, "rho", "-0.1"),
+    "rho NaN": (lambda: ASAM(SGD, rho=NAN), ValueError, "rho", "nan"),
+    "rho text": (lambda: ASAM(SGD, rho="big"), TypeError, "rho", "'big'"),
+    "negative eta": (lambda: ASAM(SGD, eta=-1.0), ValueError, "eta", "-1.0"),
+    "adaptive 1": (lambda: ASAM(SGD, adaptive=1), TypeError, "adaptive", "got 1"),
+    "no closure": (lambda: ASAM(SGD).step(), TypeError, "closure", "first_step"),
+    "closure a loss": (lambda: ASAM(SGD).step(0.5), TypeError, "closure", "0.5"),
+    "second first": (lambda: ASAM(SGD).second_step(), RuntimeError, "second_step", "no climb"),
+    "first twice": (lambda: climb_twice(), RuntimeError, "first_step", "again"),
+    "sparse climb": (lambda: moved(ASAM, SPARSE), TypeError, "gradients", "sparse=False"),
+    "complex climb": (lambda: moved(ASAM, COMPLEX), TypeError, "gradients", "complex64"),
+}
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "name", "piece"), [b[1:] for b in BAD], ids=[b[0] for b in BAD]
-)
-def test_bad_input_gets_a_sentence(call, kind, name, piece):
-    with pytest.raises(kind) as caught:
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_gets_a_sentence(what):
+    call, kind, name, piece = BAD[what]
+    with pytest.raises(kind, match=rf"^{name} must .*got .*\.\Z") as caught:
         call()
-    sentence = str(caught.value)
     assert type(caught.value) is kind
-    assert sentence.startswith(f"{name} must ")
-    assert "got " in sentence
-    assert piece in sentence
-    assert "\n" not in sentence
-    assert sentence.endswith(".")
+    assert piece in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("thing", [GradientNormalizer, ASAM], ids=lambda thing: thing.__name__)

@@ -20,7 +20,7 @@ from expacc.runner.store import Store
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-ray = pytest.importorskip("ray", reason="the package ray is not installed")
+import ray
 
 DATA = {
     "rows": np.random.default_rng(0).normal(size=(700, 300)).astype(np.float32),

@@ -9,10 +9,6 @@ import pytest
 import torch
 from uci_files import write_tables
 
-pytest.importorskip("sklearn")
-pytest.importorskip("scipy")
-pytest.importorskip("matplotlib")
-pytest.importorskip("openpyxl")
 pytest.importorskip("xlrd")
 
 from sklearn.model_selection import train_test_split

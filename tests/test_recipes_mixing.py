@@ -1,40 +1,44 @@
-"""mixing-uci: lockstep training, what is run, and what its page says."""
+"""mixing-uci: what is run, and what its page says."""
 
 import dataclasses
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
-from expacc.recipes.mixing import lockstep as mixing_lockstep
-from expacc.recipes.mixing.answer import answer, control_text
-from expacc.recipes.mixing.arms import Contender, contenders, gradient_volume
 from expacc.recipes.mixing.charts import gains_chart, look_of
-from expacc.recipes.mixing.graph import block_size
-from expacc.recipes.mixing.lockstep import Group, train_in_lockstep
-from expacc.recipes.mixing.paper import ARMS, CE, CONTROL, EL, GRADUAL, SHAPES, TABLE_4, TABLES
-from expacc.recipes.mixing.recipes import RECIPES, UCI
-from expacc.recipes.mixing.scores import ranking, scores_of, summary
-from expacc.recipes.mixing.tables import open_fold, pack, read_tables, scales_differ, shape_of
-from expacc.recipes.mixing.work import execute, failed_rows, plan, seconds_of
+from expacc.recipes.mixing.scores import scores_of, summary
+from expacc.recipes.mixing.uci import (
+    ARMS,
+    CE,
+    CONTROL,
+    EL,
+    EVERY,
+    GRADUAL,
+    SHAPES,
+    SWEEP,
+    TABLES,
+    Shape,
+    gradient_volume,
+    plan,
+    read_tables,
+    scales_differ,
+)
+from expacc.recipes.mixing.uci_page import TABLE_4
 from expacc.recipes.page import Page, verdict
+from expacc.recipes.paper import recipes_of
 from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.sweep import Place, execute, failed_rows, grid
 from expacc.runner.items import WorkItem, check_rows
 from expacc.runner.rows import Row
-from expacc.schedules import focus_gradual, focus_switch
-from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
+from expacc.schedules import focus_gradual
 
-EVERY = (*ARMS, CONTROL)
+UCI = {recipe.name: recipe for recipe in recipes_of("mixing")}["mixing-uci"]
 GOOD = 3  # epochs of most tests here
 
 
@@ -79,11 +83,11 @@ def rows_and_facts(data):
 
 
 def texts(page: Page) -> str:
-    parts = [page.title, page.claim, page.answer, *page.deviations]
+    parts = [page.title, page.claim, *page.deviations]
     for section in page.sections:
         parts += [section.title, *section.text]
-        for grid in section.grids:
-            parts += [grid.title, grid.note, *grid.head, *(c for row in grid.rows for c in row)]
+        for one in section.grids:
+            parts += [one.title, one.note, *one.head, *(c for row in one.rows for c in row)]
         for chart in section.charts:
             parts += [chart.title, chart.caption, chart.finding]
     return "\n".join(parts)
@@ -97,10 +101,10 @@ def test_the_paper_is_as_printed():
     for shape in SHAPES:
         assert tuple(TABLE_4[shape]) == ARMS
         printed = TABLE_4[shape]
-        assert min(printed, key=lambda name: printed[name].mean_rank) == GRADUAL
-        assert max(printed, key=lambda name: printed[name].mean_rank) == EL
+        assert min(printed, key=lambda name: printed[name]["mean_rank"].mean) == GRADUAL
+        assert max(printed, key=lambda name: printed[name]["mean_rank"].mean) == EL
         # With ties split the six would sum to 21.
-        assert sum(one.mean_rank for one in printed.values()) < 17
+        assert sum(one["mean_rank"].mean for one in printed.values()) < 17
 
 
 @pytest.mark.parametrize("weights", [(1.0, 0.0), (1.0, 1.0), (1.0, 5.0), (0.0, 1.0)])
@@ -117,23 +121,27 @@ def test_the_volume_is_the_area_under_the_gradient(weights):
     assert gradient_volume(*weights) == pytest.approx(area / 0.5, rel=1e-3)
 
 
-def test_contenders_follow_the_schedules():
-    found = contenders((0.01, 0.001), 50)
-    assert set(found) == set(EVERY)
-    assert list(found)[-1] == "Focal"  # Steps wants its focal contenders together
-    assert [one.rates[0] for one in found[CE]] == [0.01, 0.001]
-    assert set(found[CE][0].weights) == {(1.0, 0.0)}
-    assert set(found[EL][0].weights) == {(0.0, 1.0)}
-    gradual = found[GRADUAL][0]
-    assert gradual.weights == tuple(focus_weights(focus_gradual(e / 50)) for e in range(50))
-    switch = found["CE+EL F=0,0.5"][0].weights
-    assert switch[:48] == ((1.0, 1.0),) * 48
-    assert switch[48:] == ((0.0, 1.0),) * 2
-    control = found[CONTROL][0]
-    assert set(control.weights) == {(1.0, 0.0)}
-    assert control.rates[0] == pytest.approx(0.01 * 4 / 3)
-    assert control.rates[-1] == pytest.approx(0.01 / 3)
-    assert found["Focal"][0].weights is None
+def test_runs_follow_the_schedules(data):
+    work = plan(RecipeOptions(data=data))
+    item = next(item for item in work.items if item.key == "wine|linear")
+    (opened,) = SWEEP.open(item.payload, work.shared, ["a"])
+    runs = {
+        arm: SWEEP.run(item.payload, opened, Place("fold 1", arm, 0, 0, {"learning_rate": 0.01}))
+        for arm in EVERY
+    }
+    assert len({run.key for run in runs.values()}) == len(EVERY)
+    assert {run.group for run in runs.values()} == {"wine|linear|fold 1|0"}
+    assert runs[CE].numbers == runs[CONTROL].numbers == {"ce_weight": 1.0, "error_weight": 0.0}
+    assert runs[EL].numbers == {"ce_weight": 0.0, "error_weight": 1.0}
+    assert runs[GRADUAL].numbers["focus"] is focus_gradual
+    switch = runs["CE+EL F=0,0.5"].numbers["focus"]
+    assert [focus_weights(switch(epoch / 50)) for epoch in (0, 47, 48)] == [
+        *((1.0, 1.0), (1.0, 1.0), (0.0, 1.0)),
+    ]
+    control = runs[CONTROL].learning_rate
+    assert control(0.0) == pytest.approx(0.01 * 4 / 3)
+    assert control(49 / 50) == pytest.approx(0.01 / 3)
+    assert runs["Focal"].loss == "focal"
 
 
 # ----------------------------------------------------------------------------------------- tables
@@ -145,18 +153,20 @@ def test_tables_travel_and_keep_test_rows_sealed(data):
     assert left_out == []
     assert list(read_tables(data / "uci121", most=1)[0]) == ["lenses"]
     table = tables["mine"]
-    size = shape_of(table)
+    size = Shape.of(table)
     assert (size.rows, size.features, size.classes, len(size.folds)) == (50, 3, 4, 4)
-    packed = pack(table)
-    train, held, sealed = open_fold("mine", "fold 2", packed, ["a", "b"])
+    work = plan(RecipeOptions(data=data))
+    ask = {"table": "mine", "folds": ["fold 2"]}
+    (opened,) = SWEEP.open(ask, work.shared, ["a", "b"])
     split = table.given[1]
-    assert np.array_equal(train.rows, split.train)
-    assert np.array_equal(held.rows, split.validation)
-    assert train.classes == table.target.classes
-    assert sealed.waiting == ("a", "b")
-    assert len(sealed) == len(split.test)
+    assert len(opened.train["fold 2"]) == len(split.train)
+    assert len(opened.held["fold 2"]) == len(split.validation)
+    held = opened.rows.labels[opened.held["fold 2"]]
+    assert held.tolist() == table.target.codes[split.validation].tolist()
+    assert opened.test["fold 2"].waiting == ("a", "b")
+    assert len(opened.test["fold 2"]) == len(split.test)
     # A table is one entry of the digests.
-    assert {key.partition("/")[0] for key in packed} == {"mine"}
+    assert {key.partition("/")[0] for key in work.shared} == set(tables)
 
 
 def test_tables_without_a_usable_fold_are_named(tmp_path):
@@ -179,118 +189,6 @@ def test_other_scales_of_test_rows_are_seen(tmp_path):
     assert scales_differ(dataclasses.replace(table, columns=columns))
 
 
-# --------------------------------------------------------------------------------------- lockstep
-
-
-def problem(features=5, classes=3, rows=160, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, features, generator=generator)
-    noise = torch.randn(rows, classes, generator=generator)
-    y = (x @ torch.randn(features, classes, generator=generator) + noise).argmax(1)
-    return TensorTable(x, y, classes)
-
-
-def as_runs(epochs):
-    """Contenders with what ``train_runs`` takes for the same."""
-    mixed = "mixed_expected_error"
-    gradual = [focus_weights(focus_gradual(e / epochs)) for e in range(epochs)]
-    switch = [focus_weights(focus_switch(e / epochs)) for e in range(epochs)]
-
-    def falling(progress):
-        return 0.05 * (1 - 0.5 * progress)
-
-    return [
-        (Contender(((1.0, 0.0),) * epochs, (0.05,) * epochs), ("cross_entropy", {}, 0.05)),
-        (Contender(tuple(gradual), (0.05,) * epochs), (mixed, {"focus": focus_gradual}, 0.05)),
-        (Contender(tuple(switch), (0.01,) * epochs), (mixed, {"focus": focus_switch}, 0.01)),
-        (Contender(((0.0, 1.0),) * epochs, (0.05,) * epochs), ("expected_error", {}, 0.05)),
-        (
-            Contender(((1.0, 0.0),) * epochs, tuple(falling(e / epochs) for e in range(epochs))),
-            ("cross_entropy", {}, falling),
-        ),
-        (Contender(None, (0.05,) * epochs), ("focal", {"gamma": 2.0, "alpha": 0.25}, 0.05)),
-    ]
-
-
-@pytest.mark.parametrize("hidden", [0, 5])
-@pytest.mark.parametrize("lengths", [(80, 80), (83, 61, 70, 9), (7, 3)])
-def test_lockstep_is_what_train_runs_does(hidden, lengths):
-    rows = problem()
-    groups = [
-        Group(f"group {n}", torch.arange(n, n + length), torch.arange(100, 150))
-        for n, length in enumerate(lengths)
-    ]
-    pairs = as_runs(4)
-    found = train_in_lockstep(
-        rows, groups, [one for one, _ in pairs], hidden=hidden, batch=8, epochs=4, seed=3
-    )
-    how = TrainConfig(Model((hidden,) if hidden else ()), batch=8, epochs=4, seed=3)
-    for group, outcomes in zip(groups, found, strict=True):
-        for outcome, (_, (loss, numbers, rate)) in zip(outcomes, pairs, strict=True):
-            run = Run(group.name, group.rows, group.held, loss, numbers, learning_rate=rate)
-            (alone,) = train_runs(rows, [run], how)
-            scores = alone.curves["validation_accuracy"]
-            assert outcome.validation == pytest.approx(max(scores), abs=1e-6)
-            last = max(e for e, score in enumerate(scores, 1) if score == max(scores))
-            assert outcome.best_epoch == last
-            if alone.best_epoch == last:  # train_runs keeps the first of equals
-                for mine, theirs in zip(outcome.model.layers, alone.model.layers, strict=True):
-                    torch.testing.assert_close(mine.weight, theirs.weight, atol=2e-6, rtol=0)
-                    torch.testing.assert_close(mine.bias, theirs.bias, atol=2e-6, rtol=0)
-
-
-@pytest.mark.parametrize("hidden", [0, 5])
-def test_groups_in_turns_are_groups_at_once(monkeypatch, hidden):
-    rows = problem()
-    groups = [Group(f"{n}", torch.arange(40 + n), torch.arange(100, 130)) for n in (0, 9, 3, 20)]
-    rivals = [one for one, _ in as_runs(3)]
-    ask = {"hidden": hidden, "batch": 8, "epochs": 3, "seed": 0}
-    together = train_in_lockstep(rows, groups, rivals, **ask)
-    monkeypatch.setattr(mixing_lockstep, "_CPU_MEMORY", 1)
-    in_turns = train_in_lockstep(rows, groups, rivals, **ask)
-    for one, other in zip(together, in_turns, strict=True):
-        for a, b in zip(one, other, strict=True):
-            assert (a.best_epoch, a.validation) == (b.best_epoch, b.validation)
-            for mine, theirs in zip(a.model.layers, b.model.layers, strict=True):
-                torch.testing.assert_close(mine.weight, theirs.weight, atol=1e-6, rtol=0)
-
-
-def test_contenders_of_a_group_share_their_start_and_order():
-    rows = problem()
-    group = Group("one", torch.arange(50), torch.arange(100, 130))
-    twice = Contender(((1.0, 0.0),) * 3, (0.05,) * 3)
-    ((a, b),) = train_in_lockstep(
-        rows, [group], [twice, twice], hidden=0, batch=8, epochs=3, seed=0
-    )
-    assert torch.equal(a.model.layers[0].weight, b.model.layers[0].weight)
-    other = Group("other", group.rows, group.held)
-    ((c,),) = train_in_lockstep(rows, [other], [twice], hidden=0, batch=8, epochs=3, seed=0)
-    assert not torch.equal(a.model.layers[0].weight, c.model.layers[0].weight)
-
-
-@pytest.mark.parametrize("hidden", [0, 5])
-def test_a_diverged_run_is_marked_and_harms_no_other(hidden):
-    rows = problem()
-    huge = TensorTable(rows.features * 1e18, rows.labels, rows.classes)
-    group = Group("one", torch.arange(50), torch.arange(100, 130))
-    calm = Contender(((1.0, 0.0),) * 3, (1e-38,) * 3)
-    wild = Contender(((1.0, 1.0),) * 3, (1e25,) * 3)
-    ((good, bad),) = train_in_lockstep(
-        huge, [group], [calm, wild], hidden=hidden, batch=8, epochs=3, seed=0
-    )
-    assert good.diverged is None
-    assert good.model is not None
-    assert bad.diverged == 1
-    assert bad.model is None
-
-
-def test_blocks_leave_few_steps_over():
-    for steps in range(1, 3000):
-        size = block_size(steps)
-        assert 1 <= size <= min(steps, 48)
-        assert steps % size <= 9 or steps < 16
-
-
 # ------------------------------------------------------------------------------------------- work
 
 
@@ -299,7 +197,8 @@ def test_the_plan_is_the_papers(data):
     assert sum(item.runs for item in work.items) == 4 * 2 * 4 * 2 * 3 * len(EVERY)
     assert len({item.key for item in work.items}) == len(work.items) == 8
     first = work.items[0].payload
-    assert (first["epochs"], first["batch"], first["rates"]) == (50, 8, [0.01, 0.005, 0.001])
+    assert (first["epochs"], first["batch"]) == (50, 8)
+    assert first["settings"] == dict.fromkeys(EVERY, grid(learning_rate=(0.01, 0.005, 0.001)))
     assert first["seeds"] == [0, 1]
     assert len(first["folds"]) == 4
     (sentence,) = work.missing
@@ -315,7 +214,7 @@ def test_items_are_the_same_on_every_device_and_the_longest_come_first(data):
     assert [item.key for item in here.items] == [item.key for item in there.items]
     assert there.items[0].payload["device"] == "cuda"
     sizes = {name: about["train"] for name, about in here.facts["tables"].items()}
-    assert here.items[0].payload["shape"] == "one hidden layer"
+    assert here.items[0].payload["labels"] == {"shape": "one hidden layer"}
     assert sizes[here.items[0].payload["table"]] == max(sizes.values())
 
 
@@ -331,12 +230,11 @@ def test_weights_that_take_turns_are_cut_by_fold(tmp_path):
 def test_cost_grows_with_rows_and_weights(data):
     tables = read_tables(data / "uci121")[0]
     settings = {"batch": 8, "epochs": 50}
-    size = shape_of(tables["wine"])
-    base = seconds_of(size, "linear", 100, settings)
-    assert seconds_of(size, "one hidden layer", 100, settings) > base
-    assert seconds_of(dataclasses.replace(size, train=10 * size.train), "linear", 100, settings) > (
-        5 * base
-    )
+    size = Shape.of(tables["wine"])
+    base = size.seconds("linear", 100, settings)
+    assert size.seconds("one hidden layer", 100, settings) > base
+    longer = dataclasses.replace(size, train=10 * size.train)
+    assert longer.seconds("linear", 100, settings) > 5 * base
 
 
 def test_without_data_one_sentence(tmp_path):
@@ -382,15 +280,15 @@ def test_when_every_rate_diverges_the_row_says_so(data):
     payload = {
         **item.payload,
         "epochs": 2,
-        "rates": [1e30, 1e29],
+        "settings": dict.fromkeys(EVERY, grid(learning_rate=[1e30, 1e29])),
         "folds": item.payload["folds"][:1],
     }
     found = execute(WorkItem(item.key, payload, 2 * 2 * len(EVERY)), work.shared)
     check_rows(item.key, found)
     finals = [row for row in found if row.kind == "final"]
     assert len(finals) == 2 * len(EVERY)
-    assert {row.failure for row in finals} >= {"every learning rate diverged"}
-    assert any(row.kind == "trial" and row.failure == "diverged in epoch 1" for row in found)
+    assert {row.failure for row in finals} >= {"every setting diverged"}
+    assert any(row.kind == "trial" and row.failure.startswith("diverged at step") for row in found)
 
 
 def test_a_class_that_training_rows_lack(tmp_path):
@@ -506,52 +404,41 @@ def noisy(level):
     return lambda table, seed, fold: level + 0.001 * ((7 * table + 3 * seed + fold) % 5)
 
 
-def answer_of(accuracies):
-    rows = rows_with(accuracies, NAMES, seeds=(0, 1))
-    folds = {name: ["fold 1"] for name in NAMES}
-    scores = {shape: scores_of(rows, shape, folds) for shape in SHAPES}
-    six = {shape: summary(one, ARMS) for shape, one in scores.items()}
-    return answer(six, {shape: ranking(one, ARMS) for shape, one in scores.items()}, scores)
+def verdicts_of(accuracies):
+    """The claims about each architecture, as verdicts."""
+    page = UCI.write(rows_with(accuracies, NAMES, seeds=(0, 1)), facts_of(NAMES, epochs=50))
+    assert len(page.claims) == 2 * 6
+    halves = [[one.holds for one in page.claims[low : low + 6]] for low in (0, 6)]
+    assert halves[0] == halves[1]
+    return halves[0], {one.says: one for one in page.claims}
 
 
 @pytest.mark.parametrize(
-    ("levels", "says"),
+    ("levels", "holds"),  # first, last, ahead of CE, all pairs, a gain, control behind
     [
-        (
-            {GRADUAL: 0.9, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.3, "Focal": 0.5},
-            "its order holds: F=0-0.5 has the best mean rank and EL the last",
-        ),
-        (
-            {GRADUAL: 0.82, "CE+EL F=0,0.5": 0.9, "CE+EL F=0": 0.81, EL: 0.3, "Focal": 0.5},
-            "its order holds in part: EL has the last mean rank, but F=0-0.5 is not first",
-        ),
-        (
-            {GRADUAL: 0.9, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.5, "Focal": 0.3},
-            "its order holds in part: F=0-0.5 has the best mean rank, but EL is not last",
-        ),
-        (
-            {GRADUAL: 0.4, "CE+EL F=0,0.5": 0.88, "CE+EL F=0": 0.86, EL: 0.5, "Focal": 0.3},
-            "its order does not hold: by mean rank F=0-0.5 is number 5",
-        ),
+        ((0.9, 0.88, 0.86, 0.3, 0.5), [True, True, True, True, True, True]),
+        ((0.82, 0.9, 0.81, 0.3, 0.5), [False, True, True, False, True, True]),
+        ((0.9, 0.88, 0.86, 0.5, 0.3), [True, False, True, False, True, True]),
+        ((0.4, 0.88, 0.86, 0.5, 0.3), [False, False, False, False, False, False]),
     ],
 )
-def test_the_answer_follows_the_numbers(levels, says):
+def test_verdicts_follow_the_numbers(levels, holds):
+    losses = (GRADUAL, "CE+EL F=0,0.5", "CE+EL F=0", EL, "Focal")
     accuracies = {CE: noisy(0.8), CONTROL: noisy(0.8)}
-    accuracies |= {name: noisy(level) for name, level in levels.items()}
-    said = answer_of(accuracies)
-    assert f"On 12 of the paper's 121 tables {says}" in said
-    gain = 100 * (levels[GRADUAL] - 0.8)
-    assert f"F=0-0.5 gains {gain:+.2f}".replace("-4", "−4") in said
-    ahead = [name for name, level in levels.items() if level > 0.8]
-    as_there = sorted(ahead) == sorted(["CE+EL F=0", "CE+EL F=0,0.5", GRADUAL])
-    assert ("all three mixtures are ahead of CE" in said) == as_there
+    accuracies |= {name: noisy(level) for name, level in zip(losses, levels, strict=True)}
+    found, claims = verdicts_of(accuracies)
+    assert found == holds
+    gain = f"{100 * (levels[0] - 0.8):+.2f}".replace("-", "−")
+    assert claims["F=0-0.5 over CE, points; linear"].ours.startswith(gain)
 
 
 def test_when_all_are_level_nobody_is_ahead():
-    said = answer_of(dict.fromkeys(EVERY, 0.5))
-    assert "its order holds: F=0-0.5 has the best mean rank and EL the last" in said  # all share it
-    assert "Ahead of CE by mean rank: none (linear); none (one hidden layer)." in said
-    assert "F=0-0.5 gains 0.00 points (linear: better on 0 tables, worse on 0, p = 1)" in said
+    found, claims = verdicts_of(dict.fromkeys(EVERY, 0.5))
+    assert found == [True, True, False, False, False, False]  # all share the first place
+    assert claims["ahead of CE by mean rank; linear"].ours == "none"
+    assert claims["F=0-0.5 over CE, points; linear"].ours.startswith(
+        "0.00, better on 0, worse on 0"
+    )
 
 
 def test_numbers_stand_beside_the_papers(rows_and_facts):
@@ -572,6 +459,7 @@ def test_numbers_stand_beside_the_papers(rows_and_facts):
     said = texts(page)
     assert "3 of the paper's 121, and 1 more of the same kind" in said
     assert "Friedman's χ²" in said
+    assert "nan" not in said
     charts = [chart for section in page.sections for chart in section.charts]
     keys = [chart.key for chart in charts]
     assert len(set(keys)) == len(keys) == 2 + 4 + 2
@@ -585,14 +473,14 @@ def test_numbers_stand_beside_the_papers(rows_and_facts):
 
 def test_a_part_of_the_rows_is_enough(rows_and_facts):
     rows, facts = rows_and_facts
-    assert UCI.write([], facts).answer == "Nothing has been run yet."
-    assert UCI.write([], {}).sections == ()
-    linear = [r for r in rows if r.numbers["shape"] == "linear"]
-    page = UCI.write(linear, facts)
-    assert "one hidden layer" not in page.answer
-    one = [r for r in rows if r.table == "wine"]
-    page = UCI.write(one, facts)
-    assert "On 1 of the paper's 121 tables" in page.answer  # too few to test, enough to show
+    nothing = UCI.write([], facts)
+    assert nothing.sections == ()
+    assert {claim.verdict for claim in nothing.claims} == {"not run"}
+    linear = UCI.write([r for r in rows if r.numbers["shape"] == "linear"], facts)
+    known = {claim.says.partition("; ")[2] for claim in linear.claims if claim.holds is not None}
+    assert known == {"linear"}
+    page = UCI.write([r for r in rows if r.table == "wine"], facts)
+    assert page.sections  # too few to test, enough to show
     assert not any(section.title.startswith("Figure 3") for section in page.sections)
     failed = [
         dataclasses.replace(r, metrics={}, failure="diverged")
@@ -608,19 +496,20 @@ def test_quick_and_odd_tables_are_told():
     rows = rows_with(dict.fromkeys(EVERY, 0.5), NAMES[:3])
     facts = facts_of(NAMES[:3], epochs=20)
     facts["tables"][NAMES[1]]["apart"] = True
-    page = UCI.write(rows, facts)
-    said = "\n".join(page.deviations)
-    assert "20 epochs instead of 50" in said
-    assert f"In {NAMES[1]} the prepared test rows are on another scale" in said
+    said = "\n".join(UCI.write(rows, facts).deviations)
+    assert "Trained for 20 epochs; the paper has 50" in said
+    assert f"they are kept as the paper has them: {NAMES[1]}." in said
 
 
 def test_the_control_is_judged():
     accuracies = {name: noisy(0.8) for name in EVERY} | {CONTROL: noisy(0.85)}
-    rows = rows_with(accuracies, NAMES, seeds=(0, 1))
-    said = control_text(scores_of(rows, "linear", {name: ["fold 1"] for name in NAMES}))
-    assert "the control has +5.00 points against CE (better on 12, worse on 0 of 12 tables" in said
-    assert "Among all seven it is number 1 by mean rank" in said
-    assert "CE with its learning rate scaled instead gains +5.00 (linear)" in answer_of(accuracies)
+    page = UCI.write(rows_with(accuracies, NAMES, seeds=(0, 1)), facts_of(NAMES, epochs=50))
+    grids = {grid.title: grid for section in page.sections for grid in section.grids}
+    line = grids["The control less another loss, mean over tables"].rows[0]
+    assert line[:5] == ("linear", CE, "+5.00", "12", "0")
+    claim = next(one for one in page.claims if one.says.startswith("CE, rate scaled"))
+    assert claim.ours.startswith("+5.00")
+    assert claim.verdict == "does not hold"
 
 
 def test_every_loss_has_its_own_look():
@@ -639,17 +528,6 @@ def test_a_chart_of_one_table_can_be_drawn():
 # -------------------------------------------------------------------------------------- the whole
 
 
-def test_the_list_of_recipes_needs_no_torch():
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'scipy', 'matplotlib'])); "
-        "from expacc.recipes.mixing.recipes import RECIPES; print([one.name for one in RECIPES])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['mixing-gradients', 'mixing-uci']"
-    assert [one.name for one in RECIPES] == ["mixing-gradients", "mixing-uci"]
-    assert UCI.needs == ("uci121",)
-
-
 @pytest.mark.slow
 def test_real_tables():
     root = os.environ.get("EXPACC_DATA")
@@ -659,7 +537,7 @@ def test_real_tables():
     names = ("wine", "lenses", "balloons", "trains", "low-res-spect")
     rows = []
     for item in work.items:
-        if item.payload["table"] in names and item.payload["shape"] == "linear":
+        if item.payload["table"] in names and item.payload["labels"]["shape"] == "linear":
             rows += execute(item, work.shared)
     assert all(row.failure is None for row in rows)
     wine = [

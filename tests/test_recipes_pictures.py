@@ -8,9 +8,6 @@ import sys
 import pytest
 import torch
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-
 from expacc import orthant_prob
 from expacc.functional import exact_error
 from expacc.optim import GradientNormalizer

@@ -7,15 +7,9 @@ from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
 
+import matplotlib as mpl
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-pytest.importorskip("jinja2")
-
-import matplotlib as mpl
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 

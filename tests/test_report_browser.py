@@ -8,13 +8,6 @@ import shutil
 import subprocess
 
 import pytest
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-pytest.importorskip("jinja2")
-pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 from playwright import sync_api
 from study_samples import PAYLOADS, hostile, sample
 

@@ -6,10 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-
 from scipy import stats as scipy_stats
 
 from expacc.stats import (

@@ -6,11 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-pytest.importorskip("matplotlib")
-pytest.importorskip("scipy")
-pytest.importorskip("scikit_posthocs")
-
 from study_samples import sample
 
 from expacc.compare.page_files import suspects_csv

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("matplotlib")
-pytest.importorskip("rich")
 SOURCE = Path(__file__).resolve().parent.parent / "examples" / "toy.py"
 
 

@@ -19,8 +19,10 @@ from expacc.training import (
     objective_of,
     train_runs,
 )
-from expacc.training.draws import seed_of, shuffled, stream_keys, uniform
+from expacc.training.batches import Batches
+from expacc.training.loop import _drop_out
 from expacc.training.loss_slopes import Batch, exact
+from expacc.training.randomness import seed_of, shuffled, stream_keys, uniform
 
 
 def table(rows=120, features=5, classes=3, seed=0, dtype=torch.float32):
@@ -32,6 +34,15 @@ def table(rows=120, features=5, classes=3, seed=0, dtype=torch.float32):
 
 
 EVERY = torch.arange(120)
+
+
+def assert_same(one, other, *, bits=False):
+    """Two results with the same weights, to the last bit or to rounding."""
+    for mine, theirs in zip(one.model.layers, other.model.layers, strict=True):
+        for name in ("weight", "bias"):
+            left, right = getattr(mine, name), getattr(theirs, name)
+            torch.testing.assert_close(left, right, atol=0 if bits else 1e-6, rtol=0)
+
 
 # ------------------------------------------------------------------------------------ randomness
 
@@ -264,21 +275,21 @@ def crowd(count):
 
 
 @pytest.mark.parametrize(
-    ("model", "loss"),
+    ("model", "loss", "count"),
     [
-        (Model(), "cross_entropy"),
-        (Model(fixed_first=True), "exact"),
-        (Model((16,), hidden_dropout=0.3, input_dropout=0.1), "leaky_expected_error"),
-        (Model(), "maximum_probability_cross_entropy"),
+        (Model(), "cross_entropy", 499),
+        (Model(fixed_first=True), "exact", 40),
+        (Model((16,), hidden_dropout=0.3, input_dropout=0.1), "leaky_expected_error", 20),
+        (Model(), "maximum_probability_cross_entropy", 40),
     ],
     ids=str,
 )
-def test_a_run_does_not_notice_its_company(model, loss):
+def test_a_run_does_not_notice_its_company(model, loss, count):
     rows = table()
     me = Run("me", EVERY[:100], loss=loss, learning_rate=0.05, weight_decay=0.001)
-    plan = TrainConfig(model=model, batch=16, epochs=4, steps=50, keep="last")  # 200 steps
+    plan = TrainConfig(model=model, batch=16, epochs=4, steps=25, keep="last")  # 100 steps
     (alone,) = train_runs(rows, [me], plan)
-    others = crowd(40 if model.hidden else 499)
+    others = crowd(count)
     company = [*others[: len(others) // 2], me, *others[len(others) // 2 :]]
     in_crowd = train_runs(rows, company, plan)[len(others) // 2]
     threads = torch.get_num_threads()
@@ -288,9 +299,7 @@ def test_a_run_does_not_notice_its_company(model, loss):
     finally:
         torch.set_num_threads(threads)
     for result in (in_crowd, again):
-        for mine, theirs in zip(alone.model.layers, result.model.layers, strict=True):
-            torch.testing.assert_close(mine.weight, theirs.weight, atol=1e-6, rtol=0)
-            torch.testing.assert_close(mine.bias, theirs.bias, atol=1e-6, rtol=0)
+        assert_same(alone, result)
 
 
 def test_same_batch_twice_is_the_same_bits():
@@ -302,8 +311,7 @@ def test_same_batch_twice_is_the_same_bits():
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(2)
     for a, b in zip(first, train_runs(rows, crowd(20), plan), strict=True):
-        for mine, theirs in zip(a.model.layers, b.model.layers, strict=True):
-            assert torch.equal(mine.weight, theirs.weight)
+        assert_same(a, b, bits=True)
 
 
 def test_first_weights_and_batches_are_bit_equal_in_any_company():
@@ -315,9 +323,7 @@ def test_first_weights_and_batches_are_bit_equal_in_any_company():
         train_runs(rows, still, plan),
         strict=True,
     ):
-        assert torch.equal(alone.model.layers[0].weight, together.model.layers[0].weight)
-    from expacc.training.batches import Batches
-
+        assert_same(alone, together, bits=True)
     seeds = torch.tensor([seed_of(0, run.key) for run in still])
     for steps in (None, 20):
         many = Batches(rows, still, seeds, 16, steps)
@@ -337,14 +343,10 @@ def test_memory_budget_splits_the_runs_and_changes_nothing():
         train_runs(rows, crowd(20), plan, memory=30_000),
         strict=True,
     ):
-        torch.testing.assert_close(
-            a.model.layers[0].weight, b.model.layers[0].weight, atol=1e-6, rtol=0
-        )
+        assert_same(a, b)
 
 
 def test_every_row_is_seen_once_an_epoch():
-    from expacc.training.batches import Batches
-
     rows = TensorTable(torch.arange(50.0).unsqueeze(1), torch.zeros(50, dtype=torch.int64), 1)
     runs = [Run("a", torch.arange(50)), Run("b", torch.arange(1, 50))]
     seeds = torch.tensor([seed_of(0, "a"), seed_of(0, "b")])
@@ -394,22 +396,16 @@ def test_early_stopping_keeps_the_best_epoch():
 def test_curves_may_have_fewer_points():
     rows = table(rows=200)
     run = Run("r", torch.arange(120), torch.arange(120, 200), learning_rate=0.02)
-    last, best = (
-        train_runs(
-            rows, [run], TrainConfig(epochs=7, keep=keep, curves=("validation", "train"), every=3)
-        )
-        for keep in ("last", "best")
-    )
-    whole = train_runs(
-        rows, [run], TrainConfig(epochs=7, keep="last", curves=("validation", "train"))
+    both = ("validation", "train")
+    last, best, whole = (
+        train_runs(rows, [run], TrainConfig(epochs=7, keep=keep, curves=both, every=every))
+        for keep, every in (("last", 3), ("best", 3), ("last", 1))
     )
     for name, curve in whole[0].curves.items():
         assert last[0].curves[name] == (curve[2], curve[5], curve[6])
         # The best epoch can be any: validation rows are looked at in each.
         assert len(best[0].curves[name]) == (7 if name.startswith("validation") else 3)
-    assert torch.equal(whole[0].model.layers[0].weight, last[0].model.layers[0].weight)
-    with pytest.raises(ValueError, match="every"):
-        train_runs(rows, [run], TrainConfig(every=0))
+    assert_same(whole[0], last[0], bits=True)
 
 
 def test_a_diverged_run_is_marked_and_the_others_go_on():
@@ -427,9 +423,7 @@ def test_a_diverged_run_is_marked_and_the_others_go_on():
     assert good.failed_step is None
     assert good.epochs == also.epochs == 4
     alone = train_runs(rows, runs[:1], plan)[0]
-    torch.testing.assert_close(
-        good.model.layers[0].weight, alone.model.layers[0].weight, atol=1e-6, rtol=0
-    )
+    assert_same(good, alone)
 
 
 def test_schedules_change_once_an_epoch():
@@ -450,8 +444,6 @@ def test_schedules_change_once_an_epoch():
 
 
 def test_dropout_drops_its_share_and_keeps_the_mean():
-    from expacc.training.loop import _drop_out
-
     plan = TrainConfig(model=Model((50,), input_dropout=0.2, hidden_dropout=0.4))
     inputs = torch.ones(30, 40, 21)
     dropped, (mask,) = _drop_out(plan, inputs, torch.arange(30), step=5)
@@ -466,53 +458,34 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
 # --------------------------------------------------------------------------------------- refusals
 
 GOOD = table()
+
+
+def trained(table=GOOD, rows=EVERY, again=(), *, config=None, **run):
+    return train_runs(table, [Run("a", rows, **run), *again], config)
+
+
+def relabelled(features=GOOD.features, classes=3):
+    return TensorTable(features, GOOD.labels, classes)
+
+
 BAD = [
-    (
-        lambda: train_runs(GOOD, [Run("a", EVERY), Run("a", EVERY)], TrainConfig()),
-        ValueError,
-        "'a' twice",
-    ),
-    (lambda: train_runs(GOOD, [Run("a", EVERY + 1)], TrainConfig()), ValueError, "got 120"),
-    (
-        lambda: train_runs(GOOD, [Run("a", EVERY[:0])], TrainConfig()),
-        ValueError,
-        "at least one row",
-    ),
-    (lambda: train_runs(GOOD, [Run("a", [1])], TrainConfig()), TypeError, "int64"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, loss="exat")], TrainConfig()), ValueError, "'exat'"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, loss=3)], TrainConfig()), TypeError, "loss"),
+    (lambda: trained(again=[Run("a", EVERY)]), ValueError, "'a' twice"),
+    (lambda: trained(rows=EVERY + 1), ValueError, "got 120"),
+    (lambda: trained(rows=EVERY[:0]), ValueError, "at least one row"),
+    (lambda: trained(rows=[1]), TypeError, "int64"),
+    (lambda: trained(loss="exat"), ValueError, "'exat'"),
+    (lambda: trained(loss=3), TypeError, "loss"),
+    (lambda: trained(clip=0.0), ValueError, "clip"),
+    (lambda: trained(config=TrainConfig(epochs=0)), ValueError, "epochs"),
+    (lambda: trained(config=TrainConfig(every=0)), ValueError, "every"),
+    (lambda: trained(config=TrainConfig(optimizer="lion")), ValueError, "'lion'"),
+    (lambda: trained(config=TrainConfig(Model((3,), fixed_first=True))), ValueError, "fixed_first"),
+    (lambda: trained(relabelled(classes=2)), ValueError, "got 2"),
+    (lambda: trained(relabelled(GOOD.features / 0 * 0)), ValueError, "Impute"),
     (lambda: objective_of("focal", {"sigma": 1}), ValueError, "'sigma'"),
     (lambda: objective_of("focal", {"gamma": -1.0}), ValueError, "gamma"),
     (lambda: objective_of("exact", {"noise": "cauchy"}), ValueError, "noise"),
     (lambda: objective_of("exact", {"sigma": sigma_tabular, "margin": -1.0}), ValueError, "margin"),
-    (lambda: train_runs(GOOD, [Run("a", EVERY)], TrainConfig(epochs=0)), ValueError, "epochs"),
-    (
-        lambda: train_runs(GOOD, [Run("a", EVERY)], TrainConfig(optimizer="lion")),
-        ValueError,
-        "'lion'",
-    ),
-    (
-        lambda: train_runs(
-            GOOD, [Run("a", EVERY)], TrainConfig(model=Model((3,), fixed_first=True))
-        ),
-        ValueError,
-        "fixed_first",
-    ),
-    (
-        lambda: train_runs(
-            TensorTable(GOOD.features, GOOD.labels, 2), [Run("a", EVERY)], TrainConfig()
-        ),
-        ValueError,
-        "got 2",
-    ),
-    (
-        lambda: train_runs(
-            TensorTable(GOOD.features / 0 * 0, GOOD.labels, 3), [Run("a", EVERY)], TrainConfig()
-        ),
-        ValueError,
-        "Impute",
-    ),
-    (lambda: train_runs(GOOD, [Run("a", EVERY, clip=0.0)], TrainConfig()), ValueError, "clip"),
 ]
 
 

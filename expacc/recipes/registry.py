@@ -1,19 +1,15 @@
-"""The recipes by name. A module of recipes is imported when its names are asked for."""
+"""The recipes by name: those that each paper's ``paper.toml`` declares."""
 
 import difflib
 from importlib import import_module
 
+from expacc.recipes.paper import PAPERS, recipes_of
 from expacc.recipes.recipe import Recipe
 
-__all__ = ["MODULES", "recipe", "recipes"]
+__all__ = ["MODULES", "PAPERS", "recipe", "recipes"]
 
-# Each ends with RECIPES and is cheap to import: no torch, no matplotlib.
-MODULES = [
-    "expacc.recipes.exact.pictures",
-    "expacc.recipes.exact.tables",
-    "expacc.recipes.leaky.recipes",
-    "expacc.recipes.mixing.recipes",
-]
+# Modules that end with RECIPES and are cheap to import; until exact/ has a paper.toml.
+MODULES = ["expacc.recipes.exact.pictures", "expacc.recipes.exact.tables"]
 
 
 def recipes() -> dict[str, Recipe]:
@@ -23,11 +19,12 @@ def recipes() -> dict[str, Recipe]:
         ValueError: two recipes have the same name.
     """
     found: dict[str, Recipe] = {}
-    for module in MODULES:
-        for one in import_module(module).RECIPES:
-            if one.name in found:
-                raise ValueError(f"recipes must have different names; got {one.name!r} twice.")
-            found[one.name] = one
+    declared = [one for module in MODULES for one in import_module(module).RECIPES]
+    declared += [one for folder in PAPERS for one in recipes_of(folder)]
+    for one in declared:
+        if one.name in found:
+            raise ValueError(f"recipes must have different names; got {one.name!r} twice.")
+        found[one.name] = one
     return found
 
 

@@ -72,27 +72,23 @@ def load_state(
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             tree = _read_tree(path, (file.metadata() or {}).get(HEADER))
-            names = set(file.keys())
+            names = {name: name for name in file.keys()}  # noqa: SIM118 - no mapping
             if accept is not None:
-                accept(_state(path, tree, lambda name: _outline(file, names, name)))
+                accept(_state(path, tree, lambda name: _outline(file, names[name])))
             # Copies: a mapped file must not change under a running optimiser, nor be changed by it.
-            return _state(path, tree, lambda name: _whole(file, names, name))
+            return _state(path, tree, lambda name: _whole(file, names[name]))
     except (SafetensorError, RuntimeError) as error:  # the latter: more than memory can map
         raise _unreadable(path, f"{error}"[:300]) from None
 
 
-def _outline(file: Any, names: set[str], name: Any) -> Tensor:
-    if name not in names:
-        raise KeyError(name)
+def _outline(file: Any, name: str) -> Tensor:
     part = file.get_slice(name)
     shape = part.get_shape()
     kind = (part[:0] if shape else file.get_tensor(name)).dtype
     return torch.empty(shape, dtype=kind, device="meta")
 
 
-def _whole(file: Any, names: set[str], name: Any) -> Tensor:
-    if name not in names:
-        raise KeyError(name)
+def _whole(file: Any, name: str) -> Tensor:
     found: Tensor = file.get_tensor(name).clone()
     return found
 

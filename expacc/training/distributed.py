@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch import distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-__all__ = ["Ranks", "find_device", "find_ranks", "spread"]
+__all__ = ["Ranks", "find_device", "find_ranks", "wrap_ddp"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def spread(model: nn.Module, device: torch.device, ranks: Ranks) -> nn.Module:
+def wrap_ddp(model: nn.Module, device: torch.device, ranks: Ranks) -> nn.Module:
     """The model, wrapped so that backward averages the gradients over the ranks."""
     if ranks.world == 1 or isinstance(model, DistributedDataParallel):
         return model

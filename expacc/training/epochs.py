@@ -14,7 +14,7 @@ from expacc.training.distributed import Ranks
 from expacc.training.loaders import Batches
 from expacc.training.progress import Bar, percent, progress_bar
 from expacc.training.randomness import reseed
-from expacc.training.resume import EpochRecord, Position, Remembered
+from expacc.training.resume import EpochRecord, Position, RunCheckpoint
 from expacc.training.stepping import Score, Stepper
 
 __all__ = ["NetworkRun"]
@@ -32,7 +32,7 @@ class NetworkRun:
     scheduler_every: str
     training: Batches
     validation: Batches | None
-    memory: Remembered | None
+    checkpoint: RunCheckpoint | None
     checkpoint_every: int | None
     epochs: int
     accumulate: int
@@ -76,9 +76,9 @@ class NetworkRun:
 
     def _start(self, resume: bool) -> Position:
         position = None
-        if self.memory is not None:
-            self.memory.prepare()
-            position = self.memory.load() if resume else None
+        if self.checkpoint is not None:
+            self.checkpoint.prepare()
+            position = self.checkpoint.load() if resume else None
         position = position or Position()
         done = self.steps_done(position)
         ends = self.ranks.least(torch.tensor([done, -done], device=self.device)).tolist()
@@ -171,15 +171,17 @@ class NetworkRun:
     def _check_finite(self, first_bad: Tensor) -> None:
         step = self.ranks.least(first_bad.clone()).item()
         if step < math.inf:
-            kept = f" The last checkpoint stays in {self.memory.path}." if self.memory else ""
+            kept = (
+                f" The last checkpoint stays in {self.checkpoint.path}." if self.checkpoint else ""
+            )
             raise FloatingPointError(
                 f"loss must be finite; got a loss that is not at step {step:.0f}. Lower the "
                 f"learning rate, or use a normalizer or clip.{kept}"
             )
 
     def _save(self, position: Position) -> None:
-        if self.memory is not None and self.ranks.leads:
-            self.memory.save(position)
+        if self.checkpoint is not None and self.ranks.leads:
+            self.checkpoint.save(position)
 
 
 def _known(score: Score, position: Position) -> dict[str, float | str]:

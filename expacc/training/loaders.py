@@ -228,7 +228,9 @@ def _checked(content: Any) -> tuple[Any, Tensor]:
     if not isinstance(target, Tensor) or target.ndim == 0:
         what = "without axes" if isinstance(target, Tensor) else type(target).__name__
         raise TypeError(f"loaders must give pairs with a tensor as target; got {what}.")
-    rows = {len(tensor) for tensor in _tensors(inputs) if tensor.ndim > 0}
+    tensors: list[Tensor] = []
+    _mapped(tensors.append, inputs)
+    rows = {len(tensor) for tensor in tensors if tensor.ndim > 0}
     if rows != {len(target)} or len(target) == 0:
         raise ValueError(
             f"loaders must give inputs and target of equally many rows, at least one; got "
@@ -237,7 +239,7 @@ def _checked(content: Any) -> tuple[Any, Tensor]:
     return inputs, target
 
 
-def _mapped(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
+def _mapped(change: Callable[[Tensor], Any], inputs: Any) -> Any:
     """Inputs, a tensor or a structure of tensors, with each tensor changed."""
     if isinstance(inputs, Tensor):
         return change(inputs)
@@ -249,17 +251,6 @@ def _mapped(change: Callable[[Tensor], Tensor], inputs: Any) -> Any:
     raise TypeError(
         f"loaders must give inputs made of tensors, lists and dicts; got {type(inputs).__name__}."
     )
-
-
-def _tensors(inputs: Any) -> list[Tensor]:
-    found: list[Tensor] = []
-
-    def note(tensor: Tensor) -> Tensor:
-        found.append(tensor)
-        return tensor
-
-    _mapped(note, inputs)
-    return found
 
 
 def _cut(inputs: Any, rows: slice) -> Any:

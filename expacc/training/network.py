@@ -16,11 +16,11 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
 from expacc.scheduled import ScheduledLoss
-from expacc.training.distributed import find_device, find_ranks, spread
+from expacc.training.distributed import find_device, find_ranks, wrap_ddp
 from expacc.training.epochs import NetworkRun
 from expacc.training.loaders import Batches, split_loaders
 from expacc.training.randomness import caller_randomness_kept
-from expacc.training.resume import EpochRecord, Remembered
+from expacc.training.resume import EpochRecord, RunCheckpoint
 from expacc.training.stepping import PRECISIONS, Stepper
 
 __all__ = ["EpochRecord", "FitResult", "fit"]
@@ -104,6 +104,9 @@ def fit(
         seed: of shuffling, dropout and what data sets draw in this process.
         progress: show a bar, or lines in a log, on stderr.
 
+    Returns:
+        The loss and accuracy of every epoch, the best epoch, and why training ended.
+
     Raises:
         TypeError, ValueError: an argument, a batch, the model's output or the checkpoint is not as
             it must be; the sentence says what was found.
@@ -161,7 +164,7 @@ def fit(
     with caller_randomness_kept(place):
         stepper = Stepper(
             bare,
-            spread(model, place, ranks),
+            wrap_ddp(model, place, ranks),
             loss,
             optimizer,
             normalizer=normalizer,
@@ -182,11 +185,11 @@ def fit(
             "optimizer": type(optimizer).__name__,
             "loss": _name(loss),
         }
-        memory = None
+        saved = None
         if checkpoint is not None:
             if precision == "float16":
                 parts["scaler"] = stepper.scaler
-            memory = Remembered(Path(checkpoint), identity, parts)
+            saved = RunCheckpoint(Path(checkpoint), identity, parts)
         run = NetworkRun(
             stepper=stepper,
             loss=loss,
@@ -194,7 +197,7 @@ def fit(
             scheduler_every=scheduler_every,
             training=train_batches,
             validation=None if validation is None else batches_of(validation),
-            memory=memory,
+            checkpoint=saved,
             checkpoint_every=checkpoint_every,
             epochs=epochs,
             accumulate=accumulate,

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from expacc.files import check_plain
 from expacc.training.checkpoint import load_state, require_safetensors, save_state
 
-__all__ = ["FILE", "EpochRecord", "Position", "Remembered"]
+__all__ = ["FILE", "EpochRecord", "Position", "RunCheckpoint"]
 
 FILE = "checkpoint.safetensors"
 MOST_NUMBERS = 1 << 20  # of a tensor that is no weight: a schedule, a count
@@ -65,7 +65,7 @@ class Position:
         return max(scored, key=lambda r: (r.validation_accuracy or 0.0, -r.epoch)).epoch
 
 
-class Remembered:
+class RunCheckpoint:
     """The parts of a run that have a state, saved together.
 
     Args:
@@ -87,14 +87,8 @@ class Remembered:
         """Replace the file."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts.items()}
         state["identity"] = self._identity
-        state["position"] = {
-            "epoch": position.epoch,
-            "step": position.step,
-            "seconds": position.seconds,
-            "sums": position.sums,
-            "history": [asdict(record) for record in position.history],
-            "best": position.best,
-        }
+        history = [asdict(record) for record in position.history]
+        state["position"] = {**vars(position), "history": history}
         save_state(self.path, state)
 
     def load(self) -> Position | None:

@@ -8,7 +8,7 @@ if not torch.cuda.is_available():
 
 from expacc.training import LOSS_NAMES, Model, Run, TensorTable, TrainConfig, train_runs
 from expacc.training.batches import Batches
-from expacc.training.draws import seed_of
+from expacc.training.randomness import seed_of
 
 
 def table(rows=300, features=6, classes=4):
