@@ -9,8 +9,7 @@ __all__ = ["MODULES", "recipe", "recipes"]
 
 # Each ends with RECIPES and is cheap to import: no torch, no matplotlib.
 MODULES = [
-    "expacc.recipes.exact.pictures",
-    "expacc.recipes.exact.tables",
+    "expacc.recipes.exact.recipes",
     "expacc.recipes.leaky.recipes",
     "expacc.recipes.mixing.recipes",
 ]

@@ -3,81 +3,110 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.charts import parts_chart
+import numpy as np
+
+from expacc.recipes.exact.charts import gains_chart
 from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6
-from expacc.recipes.exact.rows import (
+from expacc.recipes.exact.scores import (
+    NOTHING,
     Scores,
-    listed,
+    accuracy_grid,
+    claim,
+    claims_grid,
+    compared,
+    counts_text,
+    grain,
     number_text,
     protocol_deviations,
     signed,
     tables_of,
 )
-from expacc.recipes.page import SLACK, Comparison, Grid, Number, Page, Section, verdict
+from expacc.recipes.page import SLACK, Grid, Page, Section
 from expacc.runner.rows import Row
 
 __all__ = ["write_ablation", "write_normalizer"]
 
 Facts = Mapping[str, Any]
 
-# Variant → how it reads; the first three are columns of Table 4.
+
+# ------------------------------------------------------------------------------- exact-ablation
+
+# Variant → how it reads; columns of Table 4.
 _PARTS = {
     "no margin": "without margin",
     "no schedule": "without variance schedule",
     "no normaliser": "without gradient normaliser",
 }
-_OTHERWISE = {
-    "no schedule": ("sigma 1", "sigma 0.1"),
-    "no normaliser": ("clip 1",),
-}
-_LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6, TABLE_6)}
-
-
-def _grain(row: Comparison, facts: Facts) -> list[str]:
-    count = facts["tables"][row.labels[0]]["test_rows"]
-    one, gap = 100 / count, abs(row.difference or 0.0)
-    return [f"One of the {count} test rows is {one:.2f} points."] if gap <= 2.5 * one else []
-
-
-# ------------------------------------------------------------------------------- exact-ablation
 
 
 def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     """Table 4 beside ours."""
-    scores = Scores(rows)
-    tables = tables_of(facts)
-    beside = []
-    for table in tables:
-        for part, name in _PARTS.items():
-            beside.append(_without(table, part, name, scores, facts))
-        theirs, ours = TABLE_4[table]["exact"], scores.number("given", table, "exact")
-        row = Comparison((table, "whole"), theirs, ours)
-        notes = [*_decayed(row, table, "exact", scores, facts), *_grain(row, facts)]
-        beside.append(_noted(row, notes))
-    gaps = {
-        name: {
-            table: gap.mean
-            for table in tables
-            if (gap := scores.difference("given", table, f"exact: {part}", "exact")) is not None
-        }
-        for part, name in _PARTS.items()
+    scores, tables = Scores(rows), tables_of(facts)
+    columns = {part: (name, "given", f"exact: {part}") for part, name in _PARTS.items()}
+    gaps = {part: scores.gaps("given", f"exact: {part}", "exact", facts) for part in _PARTS}
+    means = {part: float(np.mean(list(found.values()))) for part, found in gaps.items() if found}
+    claims = [
+        claim(f"EXACT {_PARTS[part]} less whole EXACT", TABLE_4, part, "exact", gaps[part])
+        for part in means
+    ]
+    counts = [f"{_PARTS[part]} {counts_text(gaps[part])} ({signed(means[part])})" for part in means]
+    readings = {
+        "constant sigma 1": ("given", "exact: sigma 1", "test"),
+        "constant sigma 0.1": ("given", "exact: sigma 0.1", "test"),
+        "clipped at 1": ("given", "exact: clip 1", "test"),
+        **{f"{name}, decay": ("decay", f"exact: {part}", "test") for part, name in _PARTS.items()},
+        "whole, decay": ("decay", "exact", "test"),
     }
-    gaps = {name: found for name, found in gaps.items() if found}
-    one = {table: 100 / facts["tables"][table]["test_rows"] for table in tables}
+    training = {name: ("given", method, "train") for name, _, method in columns.values()}
+    less = "less whole EXACT"
+    gains = {_PARTS[part]: found for part, found in gaps.items() if found}
     return Page(
         title="EXACT without its parts",
         claim="Margin, variance schedule and gradient normaliser: all improvements generally lead "
         "to higher test-time accuracy (Appendix F).",
-        answer=_missed(gaps, scores, facts),
+        answer=f"Against whole EXACT on the test rows, better / level within {SLACK} points / "
+        f"worse on so many tables, and the mean difference in points: {'; '.join(counts)}."
+        if counts
+        else NOTHING,
         sections=(
             Section(
                 "Test rows: Table 4",
-                beside=tuple(beside),
+                beside=compared(
+                    TABLE_4, {**columns, "exact": ("whole", "given", "exact")}, scores, facts
+                ),
                 beside_head=("table", "EXACT"),
-                charts=(parts_chart(gaps, one),) if gaps else (),
+                grids=claims_grid("Points of test accuracy", claims),
+                charts=gains_chart(
+                    "exact-parts", "What leaving out a part does", less, gains, grain(facts)
+                ),
             ),
-            _training_section(scores, facts),
-            _readings_section(scores, facts),
+            Section(
+                "Training rows",
+                text=(
+                    "The paper has no such table. A part that helps to find a better optimum shows "
+                    "here first.",
+                ),
+                grids=(
+                    accuracy_grid(
+                        "Accuracy on the training rows",
+                        {**training, "whole": ("given", "exact", "train")},
+                        scores,
+                        facts,
+                    ),
+                ),
+            ),
+            Section(
+                "Other readings of 'without'",
+                text=(
+                    "Sigma could also stay at a constant on standardised logits, and a gradient "
+                    "that is not normalised could be clipped. Section 5.4 of the paper has a "
+                    "weight decay of 0.0001 for all models, Table 8 has none: the last columns "
+                    "have it. A single test row is worth: "
+                    + ", ".join(f"{table} {grain(facts)[table]:.2f}" for table in tables)
+                    + " points.",
+                ),
+                grids=(accuracy_grid("Accuracy on the test rows", readings, scores, facts),),
+            ),
         ),
         deviations=(
             "The paper does not say with which settings the parts were left out, nor what took "
@@ -90,122 +119,47 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     )
 
 
-def _without(table: str, part: str, name: str, scores: Scores, facts: Facts) -> Comparison:
-    ours = scores.number("given", table, f"exact: {part}")
-    row = Comparison((table, name), TABLE_4[table][part], ours)
-    failed = scores.failed("given", table, f"exact: {part}")
-    if failed:
-        return Comparison(row.labels, row.theirs, row.ours, f"{failed} runs diverged.")
-    notes = _decayed(row, table, f"exact: {part}", scores, facts)
-    for other in _OTHERWISE.get(part, ()):
-        number = scores.number("given", table, f"exact: {other}")
-        if number is not None and verdict(Comparison(row.labels, row.theirs, number)) == "within":
-            notes.append(f"With {_reading(other)} it is {number_text(number)}, as in the paper.")
-    return _noted(row, [*notes[:1], *_grain(row, facts)])
-
-
-def _decayed(row: Comparison, table: str, method: str, scores: Scores, facts: Facts) -> list[str]:
-    """What the weight decay of Section 5.4 makes of it, where that is the paper's number."""
-    number = scores.number("decay", table, method)
-    if number is None or verdict(Comparison(row.labels, row.theirs, number)) != "within":
-        return []
-    return [
-        f"With a weight decay of {facts['decay']:g} it is {number_text(number)}, as in the paper."
-    ]
-
-
-def _noted(row: Comparison, notes: Sequence[str]) -> Comparison:
-    """A note for a number that is not as printed."""
-    if verdict(row) not in ("above", "below"):
-        return row
-    return Comparison(row.labels, row.theirs, row.ours, " ".join(notes) or "No cause found.")
-
-
-def _reading(other: str) -> str:
-    word, number = other.split()
-    return (
-        f"a constant sigma of {number}" if word == "sigma" else f"the gradient clipped at {number}"
-    )
-
-
-def _missed(gaps: Mapping[str, Mapping[str, float]], scores: Scores, facts: Facts) -> str:
-    if not gaps:
-        return "Nothing is done yet."
-    words = []
-    for name, found in gaps.items():
-        worse = [table for table, gap in found.items() if gap < -SLACK]
-        better = [table for table, gap in found.items() if gap > SLACK]
-        mean = sum(found.values()) / len(found)
-        text = f"{name} EXACT is worse on {len(worse)} of {len(found)} tables"
-        if better:
-            text += f", better on {len(better)}"
-        words.append(f"{text} (mean {signed(mean)} points)")
-    return "".join((words[0][0].upper(), "; ".join(words)[1:], "."))
-
-
-def _training_section(scores: Scores, facts: Facts) -> Section:
-    rows = tuple(
-        (
-            table,
-            *(
-                number_text(scores.number("given", table, method, "train"))
-                for method in (*(f"exact: {part}" for part in _PARTS), "exact")
-            ),
-        )
-        for table in tables_of(facts)
-    )
-    return Section(
-        "Training rows",
-        text=(
-            "The paper has no such table. A part that helps to find a better optimum shows here "
-            "first.",
-        ),
-        grids=(Grid("Accuracy on the training rows", ("table", *_PARTS.values(), "whole"), rows),),
-    )
-
-
-def _readings_section(scores: Scores, facts: Facts) -> Section:
-    columns = {
-        **{f"constant sigma {o.split()[1]}": ("given", o) for o in _OTHERWISE["no schedule"]},
-        **{f"clipped at {o.split()[1]}": ("given", o) for o in _OTHERWISE["no normaliser"]},
-        **{f"{name}, decay": ("decay", part) for part, name in _PARTS.items()},
-    }
-    rows = tuple(
-        (
-            table,
-            *(
-                number_text(scores.number(part, table, f"exact: {other}"))
-                for part, other in columns.values()
-            ),
-            number_text(scores.number("decay", table, "exact")),
-        )
-        for table in tables_of(facts)
-    )
-    return Section(
-        "Other readings of 'without'",
-        text=(
-            "Sigma could also stay at a constant on standardised logits, and a gradient that is "
-            "not normalised could be clipped. Section 5.4 of the paper has a weight decay of "
-            "0.0001 for all models, Table 8 has none: the last columns have it.",
-        ),
-        grids=(Grid("Accuracy on the test rows", ("table", *columns, "whole, decay"), rows),),
-    )
-
-
 # ----------------------------------------------------------------------------- exact-normalizer
+
+_LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6, TABLE_6)}
 
 
 def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
     """Tables 5 and 6 beside ours."""
     scores = Scores(rows)
-    sections = [_loss_section(loss, scores, facts) for loss in _LOSSES]
+    words, claims, sections = [], [], []
+    for loss, (name, number, printed) in _LOSSES.items():
+        gaps = scores.gaps("search", f"{loss}: normaliser", loss, facts, other_part="given")
+        if gaps:
+            mean = float(np.mean(list(gaps.values())))
+            words.append(f"{name} {counts_text(gaps)} ({signed(mean)})")
+            text = f"{name}, with less without the normaliser"
+            claims.append(claim(text, printed, "with", "without", gaps))
+        columns = {
+            "with": ("with normaliser", "search", f"{loss}: normaliser"),
+            "without": ("without", "given", loss),
+        }
+        sections.append(
+            Section(
+                f"{name.capitalize()}: Table {number}",
+                beside=compared(printed, columns, scores, facts),
+                beside_head=("table", name),
+                grids=(_rates_grid(loss, scores, facts),),
+            )
+        )
     return Page(
         title="The gradient normaliser with other losses",
         claim="The gradient normaliser has minor effect on training with cross entropy and hinge "
         "loss (Appendix F): 6 and 8 best results with and without it for cross entropy, 6 and 7 "
         "for hinge.",
-        answer=_effect(scores, facts),
-        sections=tuple(sections),
+        answer=f"With the normaliser, better / level within {SLACK} points / worse on so many "
+        f"tables, and the mean difference in points: {'; '.join(words)}."
+        if words
+        else NOTHING,
+        sections=(
+            Section("The claim", grids=claims_grid("Points of test accuracy", claims)),
+            *sections,
+        ),
         deviations=(
             "The paper does not print the settings of these runs. A rate that suits clipped "
             "gradients need not suit normalised ones, so the rate is chosen from the six of the "
@@ -217,79 +171,25 @@ def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
     )
 
 
-def _loss_section(loss: str, scores: Scores, facts: Facts) -> Section:
-    name, table_number, printed = _LOSSES[loss]
-    beside, cells = [], []
+def _rates_grid(loss: str, scores: Scores, facts: Facts) -> Grid:
+    """What the learning rate, which the paper does not print, does to a number."""
+    method, lines = f"{loss}: normaliser", []
     for table in tables_of(facts):
-        method = f"{loss}: normaliser"
-        chosen, kept, plain = (
-            scores.number("search", table, method),
-            scores.number("given", table, method),
-            scores.number("given", table, loss),
-        )
-        row = Comparison((table, "with normaliser"), printed[table]["with"], chosen)
-        notes = _grain(row, facts)
-        if kept is not None and verdict(Comparison(row.labels, row.theirs, kept)) == "within":
-            notes.insert(0, f"With Table 8's rate it is {number_text(kept)}, as in the paper.")
-        swept = scores.by_rate("rates", table, method)
-        if swept:
-            notes.insert(0, _swept_text(row, swept))
-        beside.append(_noted(row, notes))
-        row = Comparison((table, "without"), printed[table]["without"], plain)
-        beside.append(_noted(row, _grain(row, facts)))
+        swept = scores.by_rate("rates", table, method).values()
         rate = scores.settings("search", table, method).get("learning_rate")
-        cells.append(
+        lines.append(
             (
                 table,
-                number_text(plain),
-                number_text(chosen),
+                number_text(scores.number("given", table, loss)),
+                number_text(scores.number("search", table, method)),
                 "–" if rate is None else f"{rate:g}",
-                number_text(kept),
-                _span(swept),
+                number_text(scores.number("given", table, method)),
+                f"{min(swept):.2f} to {max(swept):.2f}" if swept else "–",
+                f"{grain(facts)[table]:.2f}",
             )
         )
     head = (
         *("table", "without", "with, rate chosen", "that rate", "with, Table 8's rate"),
-        "with, over all rates",
+        *("with, over all rates", "one test row"),
     )
-    return Section(
-        f"{name.capitalize()}: Table {table_number}",
-        beside=tuple(beside),
-        beside_head=("table", name),
-        grids=(Grid("Accuracy on the test rows", head, tuple(cells)),),
-    )
-
-
-def _span(swept: Mapping[float, float]) -> str:
-    if not swept:
-        return "–"
-    return f"{min(swept.values()):.2f} to {max(swept.values()):.2f}"
-
-
-def _swept_text(row: Comparison, swept: Mapping[float, float]) -> str:
-    """What the learning rate, which the paper does not print, does to a number."""
-    words = f"Over {len(swept)} learning rates it is {_span(swept)}"
-    low, high = min(swept.values()) - SLACK, max(swept.values()) + SLACK
-    if row.theirs is not None and low <= row.theirs.mean <= high:
-        return f"{words}; the paper does not print its own."
-    return f"{words}, never the paper's."
-
-
-def _effect(scores: Scores, facts: Facts) -> str:
-    words = []
-    for loss, (name, _, _) in _LOSSES.items():
-        gaps: dict[str, float] = {}
-        for table in tables_of(facts):
-            ours = scores.number("search", table, f"{loss}: normaliser")
-            plain = scores.number("given", table, loss)
-            if isinstance(ours, Number) and isinstance(plain, Number):
-                gaps[table] = ours.mean - plain.mean
-        if not gaps:
-            continue
-        large = [f"{table} ({signed(gap, 1)})" for table, gap in gaps.items() if abs(gap) > SLACK]
-        level = len(gaps) - len(large)
-        text = f"{name} changes by no more than {SLACK} points on {level} of {len(gaps)} tables"
-        words.append(f"{text}{f', by more on {listed(large)}' if large else ''}")
-    if not words:
-        return "Nothing is done yet."
-    return f"With the normaliser, {'; '.join(words)}."
+    return Grid("Accuracy on the test rows", head, tuple(lines))
