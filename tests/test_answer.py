@@ -6,7 +6,8 @@ import pytest
 pytest.importorskip("scipy")
 pytest.importorskip("scikit_posthocs")
 
-from expacc.compare.answer import Rival, answer_many_tables, answer_one_table, p_text
+from expacc.compare.answer import Rival, answer_many_tables, answer_one_table
+from expacc.report.words import p_text
 from expacc.stats import conover, wilcoxon_against
 from expacc.stats.one_table import PairedTest
 

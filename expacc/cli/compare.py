@@ -125,7 +125,7 @@ def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
 
 
 def _planned(study: "Study") -> str:
-    from expacc.report.plain_text import trials_text
+    from expacc.report.words import trials_text
 
     asked = study.settings
     tables = f"{len(study.tables)} table{'s' if len(study.tables) > 1 else ''}"
@@ -141,7 +141,7 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     """What would run, and how long it would take."""
     from expacc.compare.forecast import expected_seconds, items_done
     from expacc.report.loss_names import loss_name
-    from expacc.report.plain_text import duration
+    from expacc.report.words import duration
     from expacc.runner.engine import cores
 
     done = items_done(study, out)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
+from expacc.report.words import p_text
 from expacc.stats.many_tables import check_names, win_tie_loss
 from expacc.stats.one_table import PairedTest
 from expacc.stats.rank_tests import wilcoxon_against
@@ -46,26 +47,6 @@ class Answer:
     sentence: str
     choice: str
     beats: tuple[str, ...] = ()
-
-
-def p_text(p_value: float, significance: float = 0.05) -> str:
-    """Write a p-value as people do, without rounding it across the level.
-
-    >>> p_text(0.0031), p_text(0.61), p_text(0.0002), p_text(0.0496), p_text(1.0)
-    ('p = 0.003', 'p = 0.61', 'p < 0.001', 'p = 0.0496', 'p = 1')
-    """
-    if not 0 <= p_value <= 1:
-        raise ValueError(f"p_value must lie in [0, 1]; got {p_value}.")
-    if p_value < 0.001:
-        return "p < 0.001"
-    if p_value >= 0.995:
-        return "p = 1" if p_value == 1 else "p > 0.99"
-    for digits in range(2 if p_value >= 0.1 else 3, 8):
-        text = f"{p_value:.{digits}f}"
-        crossed = (float(text) < significance) != (p_value < significance)
-        if not crossed and float(text) > 0:
-            break
-    return f"p = {text}"
 
 
 def points_text(difference: float) -> str:

@@ -7,13 +7,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from expacc.compare.answer import p_text
 from expacc.compare.leaderboard import Entry
 from expacc.compare.leaderboard_table import TableBoard
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_order
 from expacc.report.palette import INK, LINES, MUTED, Look
-from expacc.report.plain_text import points
+from expacc.report.words import p_text, points
 
 __all__ = ["difference_chart", "fold_chart", "noise_chart", "two_lines"]
 

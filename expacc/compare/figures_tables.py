@@ -6,14 +6,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from expacc.compare.answer import p_text
 from expacc.compare.figures_folds import ROW, name_rows
 from expacc.compare.leaderboard import Overall
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
 from expacc.report.figures_many import critical_difference_figure
 from expacc.report.loss_names import REFERENCE, loss_name
 from expacc.report.palette import INK, MUTED, Look
-from expacc.report.plain_text import points
+from expacc.report.words import p_text, points
 
 __all__ = ["profile_chart", "rank_chart", "table_difference_chart"]
 

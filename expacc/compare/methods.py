@@ -8,7 +8,7 @@ from expacc.compare.record import StudyRecord
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
-from expacc.report.plain_text import share_text, trials_text
+from expacc.report.words import share_text, trials_text
 
 __all__ = ["methods_text", "setting_text"]
 

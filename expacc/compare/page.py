@@ -29,7 +29,7 @@ from expacc.report.figures import Chart
 from expacc.report.html import render
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
 from expacc.report.palette import Look, looks
-from expacc.report.plain_text import duration, percent, points, share_text
+from expacc.report.words import duration, percent, points, share_text
 
 __all__ = ["report_html", "write_report"]
 

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from expacc.compare.answer import p_text
 from expacc.compare.figures_predictions import Changed, Confusion
 from expacc.compare.leaderboard import Leaderboard, Overall
 from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.plain_text import duration, percent, points, share_text
+from expacc.report.words import duration, p_text, percent, points, share_text
 from expacc.stats.one_table import PairedTest
 
 __all__ = [

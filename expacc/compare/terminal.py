@@ -12,7 +12,7 @@ from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.page_tables import board_table, failure_table, overall_table
 from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE
-from expacc.report.plain_text import share_text
+from expacc.report.words import share_text
 
 __all__ = ["print_leaderboard"]
 

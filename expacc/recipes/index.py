@@ -17,7 +17,7 @@ from expacc.recipes.page_text import VERDICTS
 from expacc.recipes.provenance import Result
 from expacc.recipes.recipe import Recipe
 from expacc.recipes.summary import PAGE, Summary, read_summary, summary
-from expacc.report.plain_text import duration
+from expacc.report.words import duration
 
 __all__ = [
     "MARKERS",

@@ -1,12 +1,20 @@
-"""What a page holds, before it becomes HTML or Markdown: plain frozen records."""
+"""What a page holds, before it becomes Markdown and HTML: plain frozen records.
 
+A page is a list of tables and figures. What the paper says stands as ``Claim``s, one line each
+(*claim · paper · ours · verdict*), its numbers as ``Comparison``s; the answer on top is counted
+from them. No code of a page puts sentences together: text is fixed, or left out.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from expacc.report.words import mean_spread
 
 if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
     from expacc.report.figures import Chart
 
-__all__ = ["Comparison", "Grid", "Number", "Page", "Section", "verdict"]
+__all__ = ["Claim", "Comparison", "Grid", "Number", "Page", "Section", "number_of", "verdict"]
 
 SLACK = 0.7  # points: what one split and a handful of seeds leave open, whatever the paper's spread
 
@@ -24,6 +32,47 @@ class Number:
     mean: float
     spread: float | None = None
     count: int = 0
+
+    def __str__(self) -> str:
+        """As the papers' tables have it: '20.84 ± 0.26'."""
+        return mean_spread(self.mean, self.spread)
+
+
+def number_of(values: Iterable[float]) -> Number | None:
+    """Mean and standard deviation (of a sample) of some values; None of none.
+
+    >>> number_of([1.0, 2.0, 3.0]), number_of([])
+    (Number(mean=2.0, spread=1.0, count=3), None)
+    """
+    import numpy as np  # which the list of recipes does not need
+
+    found = list(values)
+    if not found:
+        return None
+    spread = float(np.std(found, ddof=1)) if len(found) > 1 else None
+    return Number(float(np.mean(found)), spread, len(found))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper, and what we found: a line of the table on top of the page.
+
+    Args:
+        says: what is claimed, short: 'LEErr against NegLog on magic'.
+        paper: its outcome there: 'win'.
+        ours: its outcome here, with numbers: 'win, −0.31 points, p = 0.003'; '' if not run.
+        holds: whether it is so here; None where it was not run or cannot be judged.
+    """
+
+    says: str
+    paper: str
+    ours: str
+    holds: bool | None
+
+    @property
+    def verdict(self) -> str:
+        """'holds', 'does not hold' or 'not run'."""
+        return {True: "holds", False: "does not hold", None: "not run"}[self.holds]
 
 
 @dataclass(frozen=True)
@@ -115,9 +164,10 @@ class Page:
     Args:
         title: of the page.
         claim: what the paper says, in a sentence or two.
-        answer: what we found, gains and non-gains alike, in a sentence or two; it stands first.
+        answer: a sentence to stand first; '' to count it from claims and numbers.
         sections: the body.
         deviations: what we did otherwise than the paper, and why; one paragraph each.
+        claims: what the paper says, piece by piece, with what we found.
     """
 
     title: str
@@ -125,3 +175,4 @@ class Page:
     answer: str
     sections: tuple[Section, ...]
     deviations: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()

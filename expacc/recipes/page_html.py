@@ -8,7 +8,7 @@ from expacc.recipes.page import Grid, Section
 from expacc.recipes.page_text import beside_table, counts_text, facts, verdict_counts, word_columns
 from expacc.recipes.provenance import Account, Result
 from expacc.report.html import render
-from expacc.report.plain_text import duration
+from expacc.report.words import duration
 
 __all__ = ["badge", "page_html", "render_sheet"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from expacc.recipes.page import Comparison, Grid, Number, Page, Section, verdict
 from expacc.recipes.provenance import Account
-from expacc.report.plain_text import duration
+from expacc.report.words import duration
 
 __all__ = [
     "VERDICTS",

@@ -1,18 +1,16 @@
-"""The recipes by name. A module of recipes is imported when its names are asked for."""
+"""The recipes by name: those that each paper's ``paper.toml`` declares."""
 
 import difflib
 from importlib import import_module
 
+from expacc.recipes.paper import recipes_of
 from expacc.recipes.recipe import Recipe
 
-__all__ = ["MODULES", "recipe", "recipes"]
+__all__ = ["MODULES", "PAPERS", "recipe", "recipes"]
 
-# Each ends with RECIPES and is cheap to import: no torch, no matplotlib.
-MODULES = [
-    "expacc.recipes.exact.recipes",
-    "expacc.recipes.leaky.recipes",
-    "expacc.recipes.mixing.recipes",
-]
+# Further modules that end with RECIPES and are cheap to import.
+MODULES: list[str] = []
+PAPERS = ["exact", "leaky", "mixing"]  # folders with a paper.toml
 
 
 def recipes() -> dict[str, Recipe]:
@@ -22,11 +20,12 @@ def recipes() -> dict[str, Recipe]:
         ValueError: two recipes have the same name.
     """
     found: dict[str, Recipe] = {}
-    for module in MODULES:
-        for one in import_module(module).RECIPES:
-            if one.name in found:
-                raise ValueError(f"recipes must have different names; got {one.name!r} twice.")
-            found[one.name] = one
+    declared = [one for folder in PAPERS for one in recipes_of(folder)]
+    declared += [one for module in MODULES for one in import_module(module).RECIPES]
+    for one in declared:
+        if one.name in found:
+            raise ValueError(f"recipes must have different names; got {one.name!r} twice.")
+        found[one.name] = one
     return found
 
 

@@ -36,7 +36,7 @@ _MOVED = {
     "stats": "stats",
     "loss_names": "report.loss_names",
     "palette": "report.palette",
-    "plain_text": "report.plain_text",
+    "plain_text": "report.words",
     "figures": "report.figures",
     "figures_many": "report.figures_many",
     "sheet": "report.html",

@@ -11,7 +11,9 @@ from expacc.training.runs import Run, TensorTable, TrainConfig
 __all__ = ["check_training"]
 
 
-def check_training(rows: TensorTable, runs: Sequence[Run], plan: TrainConfig) -> None:
+def check_training(
+    rows: TensorTable, runs: Sequence[Run], plan: TrainConfig, *, share_batches: bool = False
+) -> None:
     """Check what ``train_runs`` is given.
 
     Raises:
@@ -26,6 +28,23 @@ def check_training(rows: TensorTable, runs: Sequence[Run], plan: TrainConfig) ->
             raise ValueError(f"runs must have different keys; got {run.key!r} twice.")
         keys.add(run.key)
         _check_run(run, len(rows.labels))
+    if share_batches:
+        _check_groups(runs, plan)
+
+
+def _check_groups(runs: Sequence[Run], plan: TrainConfig) -> None:
+    if plan.model.input_dropout or plan.model.hidden_dropout:
+        raise ValueError(
+            "share_batches must be left out with dropout, which is drawn for each run; got True."
+        )
+    first: dict[str, Tensor] = {}
+    for run in runs:
+        own = first.setdefault(run.group, run.rows)
+        if own is not run.rows and not torch.equal(own, run.rows):
+            raise ValueError(
+                f"runs of one group must have the same rows to share batches; got others in "
+                f"{run.key!r} of group {run.group!r}."
+            )
 
 
 def _check_rows(rows: TensorTable) -> None:
@@ -59,7 +78,7 @@ def _check_rows(rows: TensorTable) -> None:
 def _check_plan(plan: TrainConfig) -> None:
     model = plan.model
     check_choice("optimizer", plan.optimizer, ("sgd", "adam", "adamw"))
-    check_choice("keep", plan.keep, ("best", "last"))
+    check_choice("keep", plan.keep, ("best", "latest best", "last", "every"))
     check_choice("start", model.start, ("uniform", "zeros"))
     for name, count in (("batch", plan.batch), ("epochs", plan.epochs), ("every", plan.every)):
         check_count(name, count)
@@ -75,7 +94,7 @@ def _check_plan(plan: TrainConfig) -> None:
             f"fixed_first and start='zeros' must be left out with hidden layers; got {model}."
         )
     for name in plan.curves:
-        check_choice("curves", name, ("validation", "train"))
+        check_choice("curves", name, ("validation", "train", "gradient"))
 
 
 def _check_run(run: Run, count: int) -> None:

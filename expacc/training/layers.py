@@ -87,9 +87,10 @@ class Network:
     ) -> tuple[Tensor, list[Tensor]]:
         """Logits (R, C, B) of inputs (R, B, F + 1), and the hidden activations (R, H + 1, B).
 
-        ``masks`` are the dropout factors of the hidden layers, (R, H, B).
+        ``masks`` are the dropout factors of the hidden layers, (R, H, B). With fewer inputs than
+        runs, (G, B, F + 1), each is that of R/G neighbours.
         """
-        runs, rows = inputs.shape[:2]
+        runs, rows = len(weights[0]), inputs.shape[1]
         signal = inputs.transpose(1, 2)
         hidden: list[Tensor] = []
         for index, weight in enumerate(weights[:-1]):
@@ -97,7 +98,7 @@ class Network:
             room = inputs.new_empty(runs, weight.shape[1] + 1, rows)
             units = room[:, :-1]
             # A product straight into a part of a tensor is done run by run, and slow.
-            torch.clamp(torch.bmm(weight, signal), min=0, out=units)
+            torch.clamp(_product(weight, signal), min=0, out=units)
             mask = masks[index] if masks else None
             if mask is not None:
                 units.mul_(mask)
@@ -105,10 +106,10 @@ class Network:
             hidden.append(room)
             signal = room
         if not self.fixed:
-            return torch.bmm(weights[-1], signal), hidden
+            return _product(weights[-1], signal), hidden
         logits = inputs.new_empty(runs, self.classes, rows)
         logits[:, 0] = 0
-        logits[:, 1:] = torch.bmm(weights[-1], signal)
+        logits[:, 1:] = _product(weights[-1], signal)
         return logits, hidden
 
     def evaluate(self, weights: list[Tensor], features: Tensor) -> Tensor:
@@ -160,13 +161,24 @@ class Network:
         return Trained(tuple(layers))
 
 
+def _product(weight: Tensor, signal: Tensor) -> Tensor:
+    """weight (R, out, in) @ signal (R, in, B); with (G, in, B), one for R/G neighbours."""
+    if len(weight) == len(signal):
+        return torch.bmm(weight, signal)
+    together = weight.reshape(len(signal), -1, weight.shape[2])
+    return torch.bmm(together, signal).view(*weight.shape[:2], -1)
+
+
 def _product_into(result: Tensor, left: Tensor, right: Tensor) -> None:
-    """Write left @ right, run by run.
+    """Write left @ right, run by run; with fewer on the right, one for neighbours, as above.
 
     A layer's part of all gradients is not contiguous: torch then multiplies one run after the
     other, which for small layers costs more than a copy.
     """
-    if result.is_contiguous() or result[0].numel() > _LARGE:
+    if len(left) > len(right):
+        product = torch.bmm(left.reshape(len(right), -1, left.shape[2]), right)
+        result.copy_(product.view(result.shape))
+    elif result.is_contiguous() or result[0].numel() > _LARGE:
         torch.bmm(left, right, out=result)
     else:
         result.copy_(torch.bmm(left, right))

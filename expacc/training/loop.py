@@ -17,7 +17,7 @@ from expacc.training.layers import Network
 from expacc.training.objectives import Objective, objective_of
 from expacc.training.optimizers import Descent
 from expacc.training.progress import Bar, progress_bar
-from expacc.training.record import Record
+from expacc.training.record import Norms, Record
 from expacc.training.runs import Number, Run, RunResult, TensorTable, TrainConfig
 from expacc.training.segments import Segments, order_by_kind
 
@@ -36,6 +36,7 @@ def train_runs(
     device: str | torch.device = "cpu",
     memory: int | None = None,
     progress: bool = False,
+    share_batches: bool = False,
 ) -> list[RunResult]:
     """Train many independent runs at once; a run's result does not depend on the others.
 
@@ -47,6 +48,9 @@ def train_runs(
         memory: bytes that runs trained at once may take; more runs wait their turn. None for a size
             that is fast on the device.
         progress: show a bar, for jobs of over two seconds.
+        share_batches: runs of one ``group`` begin with the same weights and see the same rows in
+            the same order, as where losses are compared; a batch is then gathered once for all of
+            them, and their first layers are one product.
 
     Returns:
         One result per run, in the order given; a diverged run is marked with its step.
@@ -68,7 +72,7 @@ def train_runs(
         cross_entropy 1.0
         exact 1.0
     """
-    check_training(rows, runs, plan)
+    check_training(rows, runs, plan, share_batches=share_batches)
     if not runs:
         return []
     device = torch.device(device)
@@ -91,28 +95,40 @@ def train_runs(
         torch.autocast(device.type, enabled=False),  # the same bits wherever we are called
         progress_bar(total=len(runs) * plan.epochs, title="training", enabled=progress) as bar,
     ):
-        for chunk in _chunks(runs, objectives, plan, ready, budget):
-            done = _train(
-                ready, [runs[i] for i in chunk], [objectives[i] for i in chunk], plan, bar
-            )
+        for teams in _chunks(runs, objectives, plan, ready, budget, share_batches):
+            chunk = [place for team in teams for place in team]
+            own = [runs[i] for i in chunk]
+            shared = len(teams[0]) if share_batches else 0
+            done = _train(ready, own, [objectives[i] for i in chunk], plan, bar, shared)
             results.update(zip(chunk, done, strict=True))
     return [results[i] for i in range(len(runs))]
 
 
 def _train(
-    rows: TensorTable, runs: list[Run], objectives: list[Objective], plan: TrainConfig, bar: Bar
+    rows: TensorTable,
+    runs: list[Run],
+    objectives: list[Objective],
+    plan: TrainConfig,
+    bar: Bar,
+    shared: int,
 ) -> list[RunResult]:
-    """Train one chunk of runs, ordered by the kind of their loss."""
+    """Train one chunk of runs, ordered by the kind of their loss.
+
+    Where batches are shared, so many neighbours are a group, and ordered by kind among themselves.
+    """
     features, device = rows.features, rows.features.device
-    seeds = torch.tensor([seed_of(plan.seed, run.key) for run in runs], device=device)
+    groups = len(runs) // shared if shared else 1
+    names = [run.group if shared else run.key for run in runs]
+    seeds = torch.tensor([seed_of(plan.seed, name) for name in names], device=device)
     network = Network(plan.model, features.shape[1] - 1, rows.classes)
     theta = network.start(seeds, features.dtype)
     for place, run in enumerate(runs):
         if run.start is not None:
             network.put(run.start, theta[place])
     gradient = torch.empty_like(theta)
-    batches = Batches(rows, runs, seeds, plan.batch, plan.steps)
-    losses = Segments(objectives, plan.epochs, features)
+    one = slice(None, None, shared or 1)  # of each group
+    batches = Batches(rows, runs[one], seeds[one], plan.batch, plan.steps)
+    losses = Segments(objectives, plan.epochs, features, groups)
     descent = Descent(plan.optimizer, runs, network.decays(device, features.dtype))
     rates = _rates(runs, plan.epochs).to(features)
     record = Record(runs, plan, network, rows)
@@ -124,28 +140,37 @@ def _train(
         rate = rates[:, epoch : epoch + 1].contiguous()
         weights, slopes = network.views(theta), network.views(gradient)
         watch = theta.new_zeros(batches.steps, len(theta))
+        norms = Norms(theta) if "gradient" in plan.curves else None
         first = step
         for inputs, batch in batches.epoch(epoch):
+            batch = batch.repeated(shared) if shared else batch
             inputs, masks = _drop_out(plan, inputs, batches.seeds, step)
             logits, hidden = network.forward(weights, inputs, masks)
             slope = losses.slope(logits, batch)
+            if norms is not None:
+                norms.add(slope, batch)
             network.backward(weights, slopes, inputs, hidden, slope, masks)
             torch.sum(gradient, 1, out=watch[step - first])
             descent.step(theta, gradient, rate)
             step += 1
         # A sum that is neither inf nor NaN is a good step; after a bad one all are bad.
         good = first + torch.isfinite(watch).sum(0)
-        going = record.epoch(epoch + 1, theta, good, step)
+        going = record.epoch(epoch + 1, theta, good, step, norms)
         bar.update(before + len(runs) * (epoch + 1), None, **record.accuracy_so_far())
         if not going:
             break
-        if len(going) < len(theta):  # those that are done leave
+        # Those that are done leave; of several groups none does alone, or they would be uneven.
+        if len(going) < len(theta) and groups == 1:
             kept = torch.tensor(going, device=device)
             theta, rates = theta[kept], rates[kept]
             gradient = torch.empty_like(theta)
-            batches.keep(kept)
+            if shared:
+                shared = len(going)
+            else:
+                batches.keep(kept)
             losses.keep(kept)
             descent.keep(kept)
+            record.leave(going)
     bar.update(before + len(runs) * plan.epochs)
     return [record.results[place] for place in range(len(runs))]
 
@@ -197,21 +222,29 @@ def _chunks(
     plan: TrainConfig,
     rows: TensorTable,
     budget: int,
-) -> list[list[int]]:
-    """Positions of runs to train together: same number of steps, neighbours by kind, in budget."""
-    groups: dict[int, list[int]] = {}
+    share_batches: bool,
+) -> list[list[list[int]]]:
+    """Positions of runs to train together: same number of steps, neighbours by kind, in budget.
+
+    They come in teams that see the same batches, of the same kinds; alone where none are shared.
+    """
+    teams: dict[object, list[int]] = {}
     for place in order_by_kind(objectives):
-        length = len(runs[place].rows)
+        teams.setdefault(runs[place].group if share_batches else place, []).append(place)
+    alike: dict[object, list[list[int]]] = {}
+    for team in teams.values():
+        length = len(runs[team[0]].rows)
         size = plan.batch if plan.steps is not None else min(plan.batch, length)
-        groups.setdefault(plan.steps or -(-length // size), []).append(place)
+        kinds = tuple(objectives[place].kind for place in team) if share_batches else ()
+        alike.setdefault((plan.steps or -(-length // size), kinds), []).append(team)
     chunks = []
-    for group in groups.values():
-        longest = max(len(runs[place].rows) for place in group)
-        at_once = max(1, budget // _bytes(plan, rows, longest))
+    for some in alike.values():
+        longest = max(len(runs[team[0]].rows) for team in some)
+        at_once = max(1, budget // (len(some[0]) * _bytes(plan, rows, longest)))
         # Even shares, rather than full chunks and a small rest.
-        count = -(-len(group) // at_once)
-        share = -(-len(group) // count)
-        chunks += [group[low : low + share] for low in range(0, len(group), share)]
+        count = -(-len(some) // at_once)
+        share = -(-len(some) // count)
+        chunks += [some[low : low + share] for low in range(0, len(some), share)]
     return chunks
 
 

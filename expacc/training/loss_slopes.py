@@ -44,6 +44,14 @@ class Batch:
         )
         return Batch(self.labels[low:high], share, total)
 
+    def repeated(self, times: int) -> "Batch":
+        """Of so many runs that see each of these batches."""
+        labels, share, total = (
+            value.repeat_interleave(times, 0) if isinstance(value, Tensor) else value
+            for value in (self.labels, self.share, self.total)
+        )
+        return Batch(labels, share, total)  # type: ignore[arg-type]
+
 
 Numbers = Mapping[str, Tensor]
 Slope = Callable[[Tensor, Batch, Numbers], Tensor]

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from expacc.training.layers import Network
-from expacc.training.runs import Run, RunResult, TensorTable, TrainConfig
+from expacc.training.loss_slopes import Batch
+from expacc.training.runs import Run, RunResult, TensorTable, TrainConfig, Trained
 
-__all__ = ["Record", "accuracy_and_loss"]
+__all__ = ["Norms", "Record", "accuracy_and_loss"]
 
 _MOST = 1 << 22  # logits evaluated at once
 
@@ -31,6 +32,24 @@ def accuracy_and_loss(
     return right / len(chosen), loss / len(chosen)
 
 
+class Norms:
+    """The mean of ‖dL/dlogits‖ over the rows of an epoch, by run."""
+
+    def __init__(self, theta: Tensor) -> None:
+        self.sum = theta.new_zeros(len(theta))
+        self.weight = torch.zeros_like(self.sum)
+
+    def add(self, slope: Tensor, batch: Batch) -> None:
+        """Note the slopes (R, C, B) of a step, which hold each row's share of the mean."""
+        total = batch.total.view(-1) if isinstance(batch.total, Tensor) else batch.total
+        self.sum += torch.linalg.vector_norm(slope, dim=1).sum(1).mul_(total)
+        self.weight += total
+
+    def mean(self) -> Tensor:
+        """(R)."""
+        return self.sum / self.weight
+
+
 class Record:
     """Curves and kept weights of R runs.
 
@@ -51,24 +70,37 @@ class Record:
         self.best_score = [-1.0] * len(runs)
         self.best_epoch = [0] * len(runs)
         self.best: dict[int, Tensor] = {}
+        self.every: list[list[Trained]] = [[] for _ in runs]
         validated = any(run.validation is not None for run in runs)
-        self.watched = plan.patience is not None or plan.keep == "best"
+        self.watched = plan.patience is not None or plan.keep in ("best", "latest best")
         self.look_at = [
             name
             for name in ("validation", "train")
             if name in plan.curves or (name == "validation" and self.watched and validated)
         ]
 
-    def epoch(self, epoch: int, theta: Tensor, good_steps: Tensor, steps: int) -> list[int]:
+    def epoch(
+        self,
+        epoch: int,
+        theta: Tensor,
+        good_steps: Tensor,
+        steps: int,
+        norms: Norms | None = None,
+    ) -> list[int]:
         """Note the end of an epoch (from 1) and return the places of the runs that go on."""
         good = good_steps.tolist()
-        fine = [place for place, count in enumerate(good) if count == steps]
+        here = [place for place, run in enumerate(self.alive) if run not in self.results]
+        fine = [place for place in here if good[place] == steps]
+        if norms is not None:
+            for place, norm in zip(fine, norms.mean()[fine].tolist(), strict=True):
+                self.curves[self.alive[place]].setdefault("gradient_norm", []).append(norm)
         due = epoch % self.plan.every == 0 or epoch == self.plan.epochs
         for name in self.look_at:
             if due or (self.watched and name == "validation"):
                 self._look(name, fine, theta)
         going = []
-        for place, run in enumerate(self.alive):
+        for place in here:
+            run = self.alive[place]
             if good[place] != steps:
                 self.results[run] = self._result(run, epoch, None, failed_step=good[place] + 1)
                 continue
@@ -86,15 +118,18 @@ class Record:
                 self.results[run] = self._result(run, epoch, kept, stopped=bored)
             else:
                 going.append(place)
-        self.alive = [self.alive[place] for place in going]
         return going
+
+    def leave(self, going: list[int]) -> None:
+        """Only the runs at these places have parameters from now on."""
+        self.alive = [self.alive[place] for place in going]
 
     def accuracy_so_far(self) -> dict[str, float]:
         """The mean over the runs that go on, on their validation rows; empty if there are none."""
         last = [
             self.curves[run]["validation_accuracy"][-1]
             for run in self.alive
-            if "validation_accuracy" in self.curves[run]
+            if run not in self.results and "validation_accuracy" in self.curves[run]
         ]
         return {"accuracy": sum(last) / len(last)} if last else {}
 
@@ -119,13 +154,16 @@ class Record:
 
     def _note_best(self, run: int, epoch: int, theta: Tensor) -> bool:
         scores = self.curves[run].get("validation_accuracy")
+        if self.plan.keep == "every":
+            self.every[run].append(self.network.trained(theta))
         if not self.watched or not scores:
             self.best_epoch[run] = epoch
             return True
-        if scores[-1] <= self.best_score[run]:
+        level = self.plan.keep == "latest best" and scores[-1] == self.best_score[run]
+        if scores[-1] <= self.best_score[run] and not level:
             return False
         self.best_score[run], self.best_epoch[run] = scores[-1], epoch
-        if self.plan.keep == "best":
+        if self.plan.keep in ("best", "latest best"):
             self.best[run] = theta.clone()
         return True
 
@@ -143,8 +181,9 @@ class Record:
             key=self.runs[run].key,
             model=None if theta is None else self.network.trained(theta),
             epochs=epoch,
-            best_epoch=self.best_epoch[run] if self.plan.keep == "best" else epoch,
+            best_epoch=epoch if self.plan.keep in ("last", "every") else self.best_epoch[run],
             stopped=stopped,
             failed_step=failed_step,
             curves={name: tuple(values) for name, values in self.curves[run].items()},
+            every=tuple(self.every[run]),
         )

@@ -74,6 +74,8 @@ class Run:
         normalize: divide the gradient by its running norm, as ``expacc.GradientNormalizer``; it
             replaces clipping.
         start: weights to go on from; None for the model's own start.
+        group: with ``train_runs(share_batches=True)``, runs of one group begin with the same
+            weights and see the same rows in the same order: it stands in the key's place there.
     """
 
     key: str
@@ -88,6 +90,7 @@ class Run:
     clip: float | None = None
     normalize: bool = False
     start: "Trained | None" = None
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,9 @@ class TrainConfig:
         patience: epochs without a better validation accuracy before a run stops; None for never.
         min_epochs: before which none stops.
         keep: weights of the 'best' epoch on the validation rows (the earliest of equals; the last
-            for runs without), or of the 'last'.
-        curves: evaluate now and then: () or some of 'validation' and 'train'. Early stopping and
+            for runs without), of the 'latest best', of the 'last', or of 'every' epoch.
+        curves: evaluate now and then: () or some of 'validation', 'train' and 'gradient', the mean
+            over an epoch's rows of ‖dL/dlogits‖, as they were trained on. Early stopping and
             keep='best' look at validation each epoch anyway.
         every: epochs from one point of the curves to the next; the last epoch always has one.
         seed: the study's.
@@ -118,7 +122,7 @@ class TrainConfig:
     steps: int | None = None
     patience: int | None = None
     min_epochs: int = 1
-    keep: Literal["best", "last"] = "best"
+    keep: Literal["best", "latest best", "last", "every"] = "best"
     curves: tuple[str, ...] = ()
     every: int = 1
     seed: int = 0
@@ -167,7 +171,9 @@ class RunResult:
         best_epoch: whose weights are kept, from 1.
         stopped: whether patience ended it.
         failed_step: the first step (from 1) whose gradient was not finite; None for a good run.
-        curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…'.
+        curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…',
+            'gradient_norm'.
+        every: the weights of every epoch, if the plan keeps them.
     """
 
     key: str
@@ -177,3 +183,4 @@ class RunResult:
     stopped: bool
     failed_step: int | None
     curves: Mapping[str, tuple[float, ...]]
+    every: tuple[Trained, ...] = ()

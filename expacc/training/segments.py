@@ -26,9 +26,13 @@ class Segments:
         objectives: one per run, neighbours of one kind.
         epochs: for which the numbers are tabled: they change once an epoch.
         like: a tensor of the dtype and device to compute in.
+        groups: how many times the kinds come one after the other; each group has the same.
     """
 
-    def __init__(self, objectives: list[Objective], epochs: int, like: Tensor) -> None:
+    def __init__(
+        self, objectives: list[Objective], epochs: int, like: Tensor, groups: int = 1
+    ) -> None:
+        self.groups = groups
         self.kinds = [objective.kind for objective in objectives]
         self.slopes: dict[object, Slope] = {o.kind: o.slope for o in objectives}
         tables = _tables(objectives, epochs)
@@ -52,11 +56,11 @@ class Segments:
         """Use the numbers of this epoch."""
         self.epoch = epoch
         self.parts: list[tuple[Slope, int, int, dict[str, Tensor]]] = []
-        low = 0
-        for high in range(1, len(self.kinds) + 1):
-            if high == len(self.kinds) or self.kinds[high] != self.kinds[low]:
+        low, size = 0, len(self.kinds) // self.groups
+        for high in range(1, size + 1):
+            if high == size or self.kinds[high] != self.kinds[low]:
                 numbers = {
-                    name: table[low:high, epoch].view(-1, 1, 1)
+                    name: _of_groups(table[:, epoch], self.groups, low, high).reshape(-1, 1, 1)
                     for name, table in self.numbers.items()
                 }
                 self.parts.append((self.slopes[self.kinds[low]], low, high, numbers))
@@ -69,9 +73,29 @@ class Segments:
             return _scaled(slope(logits, batch, numbers), numbers)
         total = torch.empty_like(logits)
         for slope, low, high, numbers in self.parts:
-            own = slope(logits[low:high], batch.part(low, high), numbers)
-            total[low:high] = _scaled(own, numbers)
+            if self.groups == 1:
+                own = slope(logits[low:high], batch.part(low, high), numbers)
+                total[low:high] = _scaled(own, numbers)
+                continue
+            some = [_of_groups(value, self.groups, low, high) for value in (logits, total)]
+            own = slope(some[0].flatten(0, 1), self._part(batch, low, high), numbers)
+            some[1].copy_(_scaled(own, numbers).view(some[1].shape))
         return total
+
+    def _part(self, batch: Batch, low: int, high: int) -> Batch:
+        """The batch of some places of every group."""
+        labels, share, total = (
+            _of_groups(value, self.groups, low, high).flatten(0, 1)
+            if isinstance(value, Tensor)
+            else value
+            for value in (batch.labels, batch.share, batch.total)
+        )
+        return Batch(labels, share, total)  # type: ignore[arg-type]
+
+
+def _of_groups(values: Tensor, groups: int, low: int, high: int) -> Tensor:
+    """(groups, high - low, …): some places of every group."""
+    return values.view(groups, -1, *values.shape[1:])[:, low:high]
 
 
 def _scaled(slope: Tensor, numbers: dict[str, Tensor]) -> Tensor:

@@ -52,7 +52,7 @@ def make(key: str, path: Path) -> int:
 def run() -> None:
     import expacc.cli.tables
     import expacc.data
-    import expacc.report.plain_text  # noqa: F401
+    import expacc.report.words  # noqa: F401
 
     words = sys.argv[1:]
     for line in sys.stdin:

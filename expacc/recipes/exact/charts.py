@@ -14,7 +14,7 @@ from expacc.report.figures import Chart, Drawing, chart, tidy_axes
 from expacc.report.loss_names import loss_name
 from expacc.report.palette import INK, LINES, MUTED, SCALE, looks
 from expacc.report.panels import Line, Panel, Surface, bars, dots, panels, power, powers
-from expacc.report.plain_text import bytes_text, seconds_text
+from expacc.report.words import bytes_text, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = [

@@ -21,8 +21,7 @@ from expacc.functional import exact_error
 from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.exact.recipes import failed_row
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 

@@ -8,7 +8,7 @@ from expacc.recipes.exact.charts import COSTED, BySize, growth_chart
 from expacc.recipes.exact.paper import COST
 from expacc.recipes.exact.scores import NOTHING
 from expacc.recipes.page import Comparison, Grid, Number, Page, Section
-from expacc.report.plain_text import bytes_text, seconds_text
+from expacc.report.words import bytes_text, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.exact.recipes import failed_row
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 

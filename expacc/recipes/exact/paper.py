@@ -1,15 +1,12 @@
-"""What the EXACT paper prints, from ``paper.toml``: its tables as numbers, its settings.
+"""What the EXACT paper prints, from ``paper.toml``, in the shapes that the recipes use.
 
 Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", arXiv 2205.09615.
 """
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
 from typing import Any
 
-from expacc.recipes.page import Number
+from expacc.recipes.paper import load_paper, numbers
 
 __all__ = [
     "COST",
@@ -27,13 +24,16 @@ __all__ = [
     "Settings",
 ]
 
-_PAPER = tomllib.loads((files(__package__) / "paper.toml").read_text("utf-8"))
+_PAPER = load_paper("exact")
 SEEDS: int = _PAPER["seeds"]
 TABLES: tuple[str, ...] = tuple(_PAPER["tables"])
 METHODS: dict[str, str] = _PAPER["methods"]  # method → what the paper calls it
 TOY: dict[str, dict[str, tuple[float, float, float]]] = _PAPER["toy"]
 INTEGRAL: dict[str, Any] = _PAPER["integral"]
 COST: dict[str, Any] = _PAPER["cost"]
+TABLE_1, TABLE_2, TABLE_4, TABLE_5, TABLE_6 = (
+    numbers("exact", f"table_{place}") for place in (1, 2, 4, 5, 6)
+)
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,15 @@ class Settings:
     margin: float | None = None
     regularization: float = 0.0
 
-
-def _cells(printed: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Table → column → what the paper prints there."""
-    return {table: dict(zip(printed["columns"], printed[table], strict=True)) for table in TABLES}
-
-
-def _numbers(printed: Mapping[str, Any]) -> dict[str, dict[str, Number]]:
-    return {
-        table: {column: Number(*cell, SEEDS) for column, cell in row.items()}
-        for table, row in _cells(printed).items()
-    }
+    def record(self) -> dict[str, float]:
+        """Those that there are, for a row."""
+        return {name: float(value) for name, value in vars(self).items() if value is not None}
 
 
-TABLE_1, TABLE_2, TABLE_4, TABLE_5, TABLE_6 = (
-    _numbers(_PAPER[f"table_{n}"]) for n in (1, 2, 4, 5, 6)
-)
 TABLE_8 = {
-    method: {table: Settings(**row) for table, row in _cells(printed).items()}
+    method: {
+        table: Settings(**dict(zip(printed["columns"], cells, strict=True)))
+        for table, cells in printed["rows"].items()
+    }
     for method, printed in _PAPER["table_8"].items()
 }

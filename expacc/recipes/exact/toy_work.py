@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from expacc.recipes.exact.recipes import failed_row
 from expacc.recipes.exact.toy import (
     LOSSES,
     TOYS,
@@ -23,7 +22,7 @@ from expacc.recipes.exact.toy import (
     risk,
     train_k_and_b,
 )
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 

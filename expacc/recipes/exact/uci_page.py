@@ -7,7 +7,6 @@ import numpy as np
 
 from expacc.recipes.exact.charts import gains_chart
 from expacc.recipes.exact.paper import METHODS, TABLE_1, TABLE_2, TABLE_4, TABLE_8
-from expacc.recipes.exact.protocol import as_record
 from expacc.recipes.exact.scores import (
     NOTHING,
     Scores,
@@ -161,7 +160,7 @@ def _search_section(
         (
             table,
             name,
-            settings_text(as_record(TABLE_8[method][table])),
+            settings_text(TABLE_8[method][table].record()),
             settings_text(own),
             number_text(scores.number("search", table, method, "train")),
         )

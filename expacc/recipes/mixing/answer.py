@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from expacc.compare.answer import p_text
 from expacc.recipes.mixing.paper import (
     ARMS,
     CE,
@@ -13,6 +12,7 @@ from expacc.recipes.mixing.paper import (
     TABLES,
 )
 from expacc.recipes.mixing.scores import Scores, Summary, ranking, summary
+from expacc.report.words import p_text
 from expacc.stats import CriticalDifference, wilcoxon
 
 __all__ = ["answer", "control_text", "order_text"]

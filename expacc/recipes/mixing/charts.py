@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from expacc.compare.answer import p_text
 from expacc.compare.figures_folds import name_rows
 from expacc.recipes.mixing.paper import ARMS, CE, CONTROL
 from expacc.recipes.mixing.scores import Scores
 from expacc.report.figures import Chart, chart, tidy_axes
 from expacc.report.figures_many import critical_difference_figure
 from expacc.report.palette import INK, MUTED, Look, looks
+from expacc.report.words import p_text
 from expacc.stats.many_tables import CriticalDifference
 
 __all__ = ["gains_chart", "look_of", "ranks_chart"]

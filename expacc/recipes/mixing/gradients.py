@@ -1,16 +1,14 @@
 """The recipe mixing-gradients: Figure 1 of the mixing paper, and what its text says of it."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from expacc.recipes.page import Page
-from expacc.recipes.recipe import Recipe, RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work
 
 if TYPE_CHECKING:
     from expacc.runner.items import WorkItem
     from expacc.runner.rows import Row
 
-__all__ = ["GRADIENTS"]
+__all__ = ["plan"]
 
 # (ce_weight, error_weight). Eq. 14 with F = 0 … 0.5, between the two losses alone, and Figure 1's
 # "vice versa": error_weight 1 beside a smaller ce_weight. The values in the figure's legend are not
@@ -23,7 +21,8 @@ CLASSES = (2, 10, 100)
 QUICK_CLASSES = (2, 10)
 
 
-def _plan(ask: RecipeOptions) -> Work:
+def plan(ask: RecipeOptions) -> Work:
+    """An item per mix, and one for what the text says."""
     from expacc.runner.items import WorkItem
 
     classes = QUICK_CLASSES if ask.quick else CLASSES
@@ -58,21 +57,3 @@ def _failed(item: "WorkItem", reason: str) -> list["Row"]:
             failure=reason,
         )
     ]
-
-
-def _write(rows: Sequence["Row"], facts: Mapping[str, Any]) -> Page:
-    from expacc.recipes.mixing.gradients_page import write
-
-    return write(rows, facts)
-
-
-GRADIENTS = Recipe(
-    name="mixing-gradients",
-    paper="mixing",
-    shows="Figure 1, Eq. 8 to 14",
-    what="gradient of the true logit against p for several mixes, peaks marked",
-    needs=(),
-    minutes=0.2,
-    plan=_plan,
-    write=_write,
-)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from expacc.compare.answer import p_text
 from expacc.recipes.mixing.answer import answer, control_text, order_text
 from expacc.recipes.mixing.charts import gains_chart, ranks_chart
 from expacc.recipes.mixing.details import chosen_section, tables_section
 from expacc.recipes.mixing.paper import ARMS, CONTROL, SHAPES, TABLE_4, TABLES
 from expacc.recipes.mixing.scores import Scores, Statistic, Summary, ranking, scores_of, summary
 from expacc.recipes.page import Comparison, Grid, Number, Page, Section
+from expacc.report.words import p_text
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, friedman
 
