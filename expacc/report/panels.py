@@ -142,8 +142,8 @@ def panels(
     if legend == "beside" or (legend == "below" and not is_wide):
         figure.legend(list(found.values()), list(found), loc=legend_place(width))
     elif legend == "below":
-        place, columns = "outside lower center", min(5, len(found))
-        figure.legend(list(found.values()), list(found), loc=place, ncols=columns)
+        columns = 3 if sum(map(len, found)) > 70 else len(found)  # letters of a line
+        figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
     return figure
 
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from expacc.recipes.exact.charts import COSTED, BySize, growth_chart
 from expacc.recipes.exact.paper import COST
-from expacc.recipes.exact.scores import NOTHING
 from expacc.recipes.page import Comparison, Grid, Number, Page, Section
-from expacc.report.words import bytes_text, seconds_text
+from expacc.report.words import NONE, bytes_text, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]
@@ -39,7 +38,7 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     return Page(
         title="What EXACT costs",
         claim=CLAIM,
-        answer=_answer(by_classes) if good else NOTHING,
+        answer="",
         sections=(
             *([_growth(parts)] if any(parts.values()) else []),
             *([_classes(by_classes, networks)] if by_classes else []),
@@ -89,21 +88,6 @@ def exponent(by_size: Mapping[int, Row], metric: str, least: int) -> tuple[float
     return slope, len(points)
 
 
-def _answer(found: BySize) -> str:
-    slopes = []
-    for method in ("genz", "ours"):
-        fits = [exponent(found.get(method, {}), metric, FROM["classes"]) for metric in METRICS]
-        words = ["–" if fit is None else f"{fit[0]:.2f}" for fit in fits]
-        slopes.append(f"{COSTED[method]} {words[0]} in time and {words[1]} in memory")
-    lines = _ratios(found)
-    last = lines[-1] if lines else ("–",) * 4
-    return (
-        f"Growth with the classes, as a power of their number: {'; '.join(slopes)}. With "
-        f"{last[0]} classes Genz takes {last[1]} times our time and {last[2]} times our memory, "
-        f"and ours {last[3]} times the time of cross entropy."
-    )
-
-
 def _ratio(found: BySize, size: int, metric: str, above: str, below: str) -> float | None:
     both = [found.get(method, {}).get(size) for method in (above, below)]
     values = [row.metrics.get(metric) for row in both if row is not None]
@@ -118,7 +102,7 @@ def _ratios(found: BySize) -> list[tuple[str, ...]]:
     for size in found.get("ours", {}):
         values = [_ratio(found, size, *one) for one in asked]
         if values[0] is not None:
-            lines.append((f"{size:,}", *("–" if v is None else f"{v:,.2g}" for v in values)))
+            lines.append((f"{size:,}", *(NONE if v is None else f"{v:,.2g}" for v in values)))
     return lines
 
 
@@ -156,13 +140,13 @@ def _classes(found: BySize, networks: ByName) -> Section:
         for metric, text in (("seconds", seconds_text), ("peak_bytes", bytes_text)):
             for rows in found.values():
                 metrics = rows[size].metrics if size in rows else {}
-                instead = {"seconds": "not run", "peak_bytes": "–"}[metric]
+                instead = {"seconds": "not run", "peak_bytes": NONE}[metric]
                 if metric == "peak_bytes" and "needed_bytes" in metrics:
                     instead = f"needs {bytes_text(metrics['needed_bytes'])}"
                 cells.append(text(metrics[metric]) if metric in metrics else instead)
         genz = found.get("genz", {}).get(size)
         peak = genz.metrics.get("peak_bytes", 0) if genz else 0
-        cells.append(f"{4e9 * genz.metrics['seconds'] / peak:.1f} ns" if genz and peak else "–")
+        cells.append(f"{4e9 * genz.metrics['seconds'] / peak:.1f} ns" if genz and peak else NONE)
         lines.append(tuple(cells))
     small = networks.get(("wrn-16-8", 10))
     network = (_each(small), f"{NAMES['wrn-16-8']}, an image") if small is not None else None

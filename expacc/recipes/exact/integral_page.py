@@ -7,8 +7,8 @@ from typing import Any
 from expacc.recipes.exact.charts import ESTIMATED, BySize, cases_chart, errors_chart
 from expacc.recipes.exact.integral import CASES
 from expacc.recipes.exact.paper import INTEGRAL
-from expacc.recipes.exact.scores import NOTHING
-from expacc.recipes.page import Comparison, Grid, Number, Page, Section
+from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
+from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]
@@ -40,7 +40,8 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     return Page(
         title="Errors of the orthant integral",
         claim=CLAIM,
-        answer=_answer(cases.get("paper", {})) if cases else NOTHING,
+        answer="",
+        claims=(_claim(cases.get("paper", {})),),
         sections=(*paper, *([_all_cases(cases, facts)] if cases else [])),
         deviations=(
             "The truth is a fine quadrature in one dimension, the trapezoid rule with 20,001 "
@@ -86,18 +87,13 @@ def _relative(row: Row) -> float:
     return row.metrics["gradient_rmse"] * math.sqrt(rivals) / row.metrics["gradient_norm"]
 
 
-def _answer(found: BySize) -> str:
-    needed = [needed_samples(found, method, "gradient_rmse") for method in SAMPLERS]
-    texts = ["–" if value is None else f"{value:,.0f}" for value in needed]
-    at_16 = [found.get(method, {}).get(16) for method in ("genz", "ours")]
-    errors = ["–" if row is None else f"{row.metrics['gradient_rmse']:.1e}" for row in at_16]
-    return (
-        f"By the error of the gradient, one sample of Genz' is worth {texts[0]} of Monte Carlo "
-        f"with the rivals in the order in which Appendix C lists them (the paper: "
-        f"{INTEGRAL['samples']}, rounded up to a power of two), and {texts[1]} with the rivals "
-        f"sorted, as the authors' code has them. With 16 samples the gradient of sorted Genz is "
-        f"off by {errors[0]}, our rule with 16 nodes by {errors[1]}."
-    )
+def _claim(found: BySize) -> Claim:
+    needed = needed_samples(found, "genz_given", "gradient_rmse")
+    printed: int = INTEGRAL["samples"]
+    says = "Samples of Monte Carlo for the gradient error of one of Genz', as a power of two"
+    if needed is None:
+        return Claim(says, f"{printed}", "", None)
+    return Claim(says, f"{printed}", f"{needed:,.0f}", _next_power(needed) == printed)
 
 
 def _samples(cases: Mapping[str, BySize]) -> Section:
@@ -169,11 +165,11 @@ def _all_cases(cases: Mapping[str, BySize], facts: Mapping[str, Any]) -> Section
         case = CASES[name]
         any_row = next(iter(next(iter(found.values())).values()))
         at_16 = [found.get(method, {}).get(16) for method in ESTIMATED]
-        errors = ["–" if row is None else f"{_relative(row):.1e}" for row in at_16]
+        errors = [NONE if row is None else f"{_relative(row):.1e}" for row in at_16]
         few.append((case.title, case.about, f"{any_row.metrics['value']:.3g}", *errors))
         shares = [_share(found.get(method, {})) for method in ("log_derivative", "genz")]
         enough = [n for n, row in found.get("ours", {}).items() if _relative(row) < DIGITS]
-        many.append((case.title, *shares, f"{min(enough)}" if enough else "–"))
+        many.append((case.title, *shares, f"{min(enough)}" if enough else NONE))
     return Section(
         title="Other integrals",
         text=(
@@ -205,6 +201,6 @@ def _all_cases(cases: Mapping[str, BySize], facts: Mapping[str, Any]) -> Section
 def _share(rows: Mapping[int, Row]) -> str:
     usual = [n for n in rows if n <= 1024]
     if not usual:
-        return "–"
+        return NONE
     metrics = rows[max(usual)].metrics
     return f"{metrics['value_mean'] / metrics['value']:.3g}"

@@ -7,17 +7,16 @@ import numpy as np
 
 from expacc.recipes.exact.charts import gains_chart
 from expacc.recipes.exact.scores import (
-    NOTHING,
     Scores,
     accuracy_grid,
     counts_text,
     grain,
     protocol_deviations,
     settings_text,
-    signed,
     tables_of,
 )
-from expacc.recipes.page import SLACK, Grid, Page, Section
+from expacc.recipes.page import SLACK, Claim, Grid, Page, Section
+from expacc.report.words import NONE, signed
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
@@ -51,28 +50,26 @@ QUESTIONS = (
     ("What do schedule, margin and normaliser do for cross entropy?", _GUMBEL_LOG, _CE),
     ("What does all of it do: EXACT against plain cross entropy?", _NORMAL, _CE),
 )
+# What the blog says, one method less another, and the sign of a clear difference that bears it out.
+CLAIMS = (
+    ("Changing the noise is unlikely to help: normal against Gumbel", _NORMAL, _GUMBEL, 0),
+    ("The expected accuracy of softmax is inferior to cross entropy", _GUMBEL, _CE, -1),
+    ("−log P did worse than 1 − P: normal noise", _NORMAL_LOG, _NORMAL, -1),
+    ("What makes EXACT better: EXACT against cross entropy", _NORMAL, _CE, 1),
+)
 
 
 def write(rows: Sequence[Row], facts: Facts) -> Page:
     """The page, from the rows that there are."""
     scores = Scores(rows)
-    asked = (
-        ("EXACT less plain cross entropy", _NORMAL, _CE),
-        ("normal less Gumbel noise", _NORMAL, _GUMBEL),
-        ("1 − P less −log P, Gumbel noise", _GUMBEL, _GUMBEL_LOG),
-    )
-    gaps = {words: _gaps(scores, "given", *pair, facts) for words, *pair in asked}
-    found = [f"{words} {_mean_text(gap)}" for words, gap in gaps.items() if gap]
     return Page(
         title="Which noise, and which objective?",
         claim="A blog (kexue.fm/archives/9098) doubts EXACT: softmax is the same construction with "
         "Gumbel noise; EXACT takes the normal instead, “but what makes it better?”. The "
         "expected accuracy of softmax is old wine, known to be inferior to cross entropy; simply "
         "changing the noise is unlikely to help; and −log P did worse than 1 − P when tried.",
-        answer="Points of test accuracy with the paper's settings, mean over tables and its "
-        f"standard error: {'; '.join(found)}."
-        if found
-        else NOTHING,
+        answer="",
+        claims=tuple(_claim(*one, scores, facts) for one in CLAIMS),
         sections=(
             _questions(scores, facts),
             *(_part_section(part, scores, facts) for part in PARTS),
@@ -101,11 +98,28 @@ def _gaps(scores: Scores, part: str, method: str, other: str, facts: Facts) -> d
     return {name: gap.mean for name, gap in found.items() if gap is not None}
 
 
+def _claim(says: str, method: str, other: str, sign: int, scores: Scores, facts: Facts) -> Claim:
+    """Judged with the paper's settings: clear is more than two standard errors from 0."""
+    gaps = _gaps(scores, "given", method, other, facts)
+    words = {-1: "worse", 0: "no clear difference", 1: "better"}[sign]
+    if not gaps:
+        return Claim(says, words, "", None)
+    mean, error = float(np.mean(list(gaps.values()))), _error(gaps)
+    clear = 0 if abs(mean) <= 2 * error else 1 if mean > 0 else -1
+    found = f"{_mean_text(gaps)} points; better / level / worse on {counts_text(gaps)} tables"
+    return Claim(says, words, found, clear == sign)
+
+
+def _error(gaps: Mapping[str, float]) -> float:
+    """Standard error of the mean over tables; infinite for one table."""
+    values = list(gaps.values())
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
+
+
 def _mean_text(gaps: Mapping[str, float]) -> str:
     """The mean over tables and its standard error, which one table has not."""
-    values = list(gaps.values())
-    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:.2f}" if len(values) > 1 else ""
-    return f"{signed(float(np.mean(values)))}{error}"
+    error = f" ± {_error(gaps):.2f}" if len(gaps) > 1 else ""
+    return f"{signed(float(np.mean(list(gaps.values()))))}{error}"
 
 
 def _questions(scores: Scores, facts: Facts) -> Section:
@@ -114,8 +128,8 @@ def _questions(scores: Scores, facts: Facts) -> Section:
         cells = [question]
         for part in PARTS:
             found = _gaps(scores, part, method, other, facts)
-            cells += [_mean_text(found), counts_text(found)] if found else ["–", "–"]
-        if set(cells[1:]) != {"–"}:
+            cells += [_mean_text(found), counts_text(found)] if found else [NONE, NONE]
+        if set(cells[1:]) != {NONE}:
             rows.append(tuple(cells))
     for part, title in PARTS.items():
         whole = _gaps(scores, part, _NORMAL, _CE, facts)
@@ -125,7 +139,7 @@ def _questions(scores: Scores, facts: Facts) -> Section:
             its = _gaps(scores, part, method, _CE, facts)
             done = tables and all(table in its for table in tables)
             gain = sum(its[table] for table in tables) if done else 0.0
-            shares.append(f"{gain / sum(whole[table] for table in tables):.0%}" if done else "–")
+            shares.append(f"{gain / sum(whole[table] for table in tables):.0%}" if done else NONE)
         if tables:
             where = ", ".join(f"{table} {signed(whole[table], 1)}" for table in tables)
             kept.append((title, where, *shares))
@@ -178,5 +192,7 @@ def _part_section(part: str, scores: Scores, facts: Facts) -> Section:
     return Section(
         PARTS[part],
         grids=tuple(grid for grid in grids if grid.rows),
-        charts=gains_chart(f"noise-{part}", title, "less cross entropy", found, grain(facts)),
+        charts=gains_chart(
+            f"noise-{part}", title, "difference to cross entropy", found, grain(facts)
+        ),
     )

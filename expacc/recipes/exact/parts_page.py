@@ -3,25 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from expacc.recipes.exact.charts import gains_chart
 from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6
 from expacc.recipes.exact.scores import (
-    NOTHING,
     Scores,
     accuracy_grid,
-    claim,
-    claims_grid,
     compared,
-    counts_text,
+    gap_claim,
     grain,
-    number_text,
     protocol_deviations,
-    signed,
     tables_of,
 )
 from expacc.recipes.page import SLACK, Grid, Page, Section
+from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 __all__ = ["write_ablation", "write_normalizer"]
@@ -44,12 +38,6 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     scores, tables = Scores(rows), tables_of(facts)
     columns = {part: (name, "given", f"exact: {part}") for part, name in _PARTS.items()}
     gaps = {part: scores.gaps("given", f"exact: {part}", "exact", facts) for part in _PARTS}
-    means = {part: float(np.mean(list(found.values()))) for part, found in gaps.items() if found}
-    claims = [
-        claim(f"EXACT {_PARTS[part]} less whole EXACT", TABLE_4, part, "exact", gaps[part])
-        for part in means
-    ]
-    counts = [f"{_PARTS[part]} {counts_text(gaps[part])} ({signed(means[part])})" for part in means]
     readings = {
         "constant sigma 1": ("given", "exact: sigma 1", "test"),
         "constant sigma 0.1": ("given", "exact: sigma 0.1", "test"),
@@ -58,16 +46,23 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
         "whole, decay": ("decay", "exact", "test"),
     }
     training = {name: ("given", method, "train") for name, _, method in columns.values()}
-    less = "less whole EXACT"
+    less = "difference to whole EXACT"
     gains = {_PARTS[part]: found for part, found in gaps.items() if found}
     return Page(
         title="EXACT without its parts",
         claim="Margin, variance schedule and gradient normaliser: all improvements generally lead "
         "to higher test-time accuracy (Appendix F).",
-        answer=f"Against whole EXACT on the test rows, better / level within {SLACK} points / "
-        f"worse on so many tables, and the mean difference in points: {'; '.join(counts)}."
-        if counts
-        else NOTHING,
+        answer="",
+        claims=tuple(
+            gap_claim(
+                f"EXACT {name} less whole EXACT on the test rows, mean in points: as much is lost",
+                TABLE_4,
+                (part, "exact"),
+                gaps[part],
+                lambda theirs, ours: ours <= theirs + SLACK,
+            )
+            for part, name in _PARTS.items()
+        ),
         sections=(
             Section(
                 "Test rows: Table 4",
@@ -75,7 +70,6 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
                     TABLE_4, {**columns, "exact": ("whole", "given", "exact")}, scores, facts
                 ),
                 beside_head=("table", "EXACT"),
-                grids=claims_grid("Points of test accuracy", claims),
                 charts=gains_chart(
                     "exact-parts", "What leaving out a part does", less, gains, grain(facts)
                 ),
@@ -127,14 +121,17 @@ _LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6,
 def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
     """Tables 5 and 6 beside ours."""
     scores = Scores(rows)
-    words, claims, sections = [], [], []
+    claims, sections = [], []
     for loss, (name, number, printed) in _LOSSES.items():
-        gaps = scores.gaps("search", f"{loss}: normaliser", loss, facts, other_part="given")
-        if gaps:
-            mean = float(np.mean(list(gaps.values())))
-            words.append(f"{name} {counts_text(gaps)} ({signed(mean)})")
-            text = f"{name}, with less without the normaliser"
-            claims.append(claim(text, printed, "with", "without", gaps))
+        claims.append(
+            gap_claim(
+                f"The normaliser does little to {name} on the test rows, mean in points",
+                printed,
+                ("with", "without"),
+                scores.gaps("search", f"{loss}: normaliser", loss, facts, other_part="given"),
+                lambda theirs, ours: abs(ours) <= SLACK,
+            )
+        )
         columns = {
             "with": ("with normaliser", "search", f"{loss}: normaliser"),
             "without": ("without", "given", loss),
@@ -152,14 +149,9 @@ def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
         claim="The gradient normaliser has minor effect on training with cross entropy and hinge "
         "loss (Appendix F): 6 and 8 best results with and without it for cross entropy, 6 and 7 "
         "for hinge.",
-        answer=f"With the normaliser, better / level within {SLACK} points / worse on so many "
-        f"tables, and the mean difference in points: {'; '.join(words)}."
-        if words
-        else NOTHING,
-        sections=(
-            Section("The claim", grids=claims_grid("Points of test accuracy", claims)),
-            *sections,
-        ),
+        answer="",
+        claims=tuple(claims),
+        sections=tuple(sections),
         deviations=(
             "The paper does not print the settings of these runs. A rate that suits clipped "
             "gradients need not suit normalised ones, so the rate is chosen from the six of the "
@@ -180,11 +172,11 @@ def _rates_grid(loss: str, scores: Scores, facts: Facts) -> Grid:
         lines.append(
             (
                 table,
-                number_text(scores.number("given", table, loss)),
-                number_text(scores.number("search", table, method)),
-                "–" if rate is None else f"{rate:g}",
-                number_text(scores.number("given", table, method)),
-                f"{min(swept):.2f} to {max(swept):.2f}" if swept else "–",
+                str(scores.number("given", table, loss) or NONE),
+                str(scores.number("search", table, method) or NONE),
+                NONE if rate is None else f"{rate:g}",
+                str(scores.number("given", table, method) or NONE),
+                f"{min(swept):.2f} to {max(swept):.2f}" if swept else NONE,
                 f"{grain(facts)[table]:.2f}",
             )
         )

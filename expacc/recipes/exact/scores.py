@@ -1,36 +1,32 @@
 """Stored rows of the tabular EXACT recipes as means in points, beside the paper's, and as text."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from expacc.recipes.exact.paper import TABLES
 from expacc.recipes.exact.protocol import steps_of
-from expacc.recipes.page import SLACK, Comparison, Grid, Number, verdict
+from expacc.recipes.page import SLACK, Claim, Comparison, Grid, Number
+from expacc.report.words import NONE, listed, signed
 from expacc.runner.rows import Row
 
 __all__ = [
-    "NOTHING",
     "Scores",
     "accuracy_grid",
-    "claim",
-    "claims_grid",
     "compared",
     "counts_text",
+    "gap_claim",
     "grain",
-    "number_text",
     "printed_gaps",
     "protocol_deviations",
     "settings_text",
-    "signed",
     "tables_of",
 ]
 
-NOTHING = "Nothing has been run yet."
 Facts = Mapping[str, Any]
 Printed = Mapping[str, Mapping[str, Number]]  # table → column → as printed
-Where = Literal["test", "train"]
+Where = str  # the rows that were scored: 'test' or 'train'
 _METRIC = {"test": "accuracy", "train": "train_accuracy"}
 
 
@@ -141,14 +137,28 @@ def compared(
     return tuple(found)
 
 
-def claim(
-    text: str, printed: Printed, column: str, other: str, gaps: Mapping[str, float]
-) -> tuple[str, ...]:
-    """The mean of a difference over tables, in print and here, judged as all numbers are."""
-    theirs = float(np.mean(list(printed_gaps(printed, column, other, list(gaps)).values())))
+def gap_claim(
+    says: str,
+    printed: Printed,
+    columns: tuple[str, str],
+    gaps: Mapping[str, float],
+    holds: Callable[[float, float], bool],
+) -> Claim:
+    """One column less another, mean over tables, in points.
+
+    Args:
+        says: what is claimed.
+        printed: the table.
+        columns: the first less the second.
+        gaps: table → ours; the paper's mean is over the same tables.
+        holds: of the paper's mean and ours, whether it is so here.
+    """
+    if not gaps:
+        return Claim(says, "", "", None)
+    theirs = float(np.mean(list(printed_gaps(printed, *columns, list(gaps)).values())))
     ours = float(np.mean(list(gaps.values())))
-    said = verdict(Comparison((text,), Number(theirs), Number(ours)))
-    return (f"{text}, mean over {len(gaps)} tables", signed(theirs), signed(ours), said)
+    found = f"{signed(ours)}; better / level / worse on {counts_text(gaps)} tables"
+    return Claim(says, signed(theirs), found, holds(theirs, ours))
 
 
 def printed_gaps(
@@ -156,13 +166,6 @@ def printed_gaps(
 ) -> dict[str, float]:
     """Table → one column of the paper less another."""
     return {table: printed[table][column].mean - printed[table][other].mean for table in tables}
-
-
-def claims_grid(
-    title: str, lines: Sequence[tuple[str, ...]], *, paper: str = "paper"
-) -> tuple[Grid, ...]:
-    """Claim, what the paper (or a blog) says, ours and the verdict; nothing without lines."""
-    return (Grid(title, ("claim", paper, "ours", "verdict"), tuple(lines)),) if lines else ()
 
 
 def accuracy_grid(
@@ -192,7 +195,7 @@ def accuracy_grid(
             means = [round(number.mean, 2) if number else -1.0 for number in numbers]
             best = [place for place, mean in enumerate(means, 1) if mean == max(means)]
             marked += [(len(rows), place) for place in best if mark]
-            rows.append((table, *(number_text(number) for number in numbers)))
+            rows.append((table, *(str(number or NONE) for number in numbers)))
     return Grid(title, ("table", *columns), tuple(rows), marked=tuple(marked))
 
 
@@ -207,30 +210,6 @@ def counts_text(gaps: Mapping[str, float]) -> str:
     """
     up, down = (sum(sign * gap > SLACK for gap in gaps.values()) for sign in (1, -1))
     return f"{up} / {len(gaps) - up - down} / {down}"
-
-
-def signed(value: float | None, digits: int = 2) -> str:
-    """A difference with its sign, and a real minus.
-
-    >>> signed(3.4), signed(-0.72), signed(0.001), signed(None)
-    ('+3.40', '−0.72', '0.00', '–')
-    """
-    if value is None:
-        return "–"
-    text = f"{value:+.{digits}f}"
-    return text.replace("-", "−") if float(text) else text.lstrip("+-")
-
-
-def number_text(number: Number | None) -> str:
-    """As the paper's tables have it.
-
-    >>> number_text(Number(95.2, 0.14)), number_text(None)
-    ('95.20 ± 0.14', '–')
-    """
-    if number is None:
-        return "–"
-    spread = "" if number.spread is None else f" ± {number.spread:.2f}"
-    return f"{number.mean:.2f}{spread}"
 
 
 _SHORT = {"learning_rate": "rate", "clip": "clip", "margin": "margin", "regularization": "L2"}
@@ -261,5 +240,5 @@ def protocol_deviations(facts: Facts) -> tuple[str, ...]:
         "a level of their own, and so do we. Means that stand in for missing numbers come from the "
         "training rows here, from all rows there.",
         "The paper says 8000 steps; its code, which we follow, trains 16 epochs of as many whole "
-        f"copies of the table as go into 500 batches, shuffled as one: {', '.join(steps)}.",
+        f"copies of the table as go into 500 batches, shuffled as one: {listed(steps)}.",
     )

@@ -31,6 +31,7 @@ from expacc.recipes.exact.protocol import (
 from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Sweep
 from expacc.runner.items import Shared, WorkItem
+from expacc.runner.rows import Kind
 from expacc.training import Trained
 
 __all__ = ["SWEEP", "plan_ablation", "plan_noise", "plan_normalizer", "plan_uci", "settings_of"]
@@ -314,7 +315,7 @@ def _train(ask: Ask, data: Data, places: Sequence[Place], trials: bool) -> list[
         metrics = {"train_accuracy": rows.accuracy(model, rows.own), "cpu_seconds": each}
         if trials:
             metrics["validation_accuracy"] = rows.accuracy(model, rows.held)
-        kind = "outside" if method == _LR else "final"
+        kind: Kind = "outside" if method == _LR else "final"
         found.append(Outcome(metrics, predict=(rows.predict(model),), kind=kind))
     return found
 
