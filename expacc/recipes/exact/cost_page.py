@@ -102,7 +102,9 @@ def _ratios(found: BySize) -> list[tuple[str, ...]]:
     for size in found.get("ours", {}):
         values = [_ratio(found, size, *one) for one in asked]
         if values[0] is not None:
-            lines.append((f"{size:,}", *(NONE if v is None else f"{float(f'{v:.2g}'):,g}" for v in values)))
+            lines.append(
+                (f"{size:,}", *(NONE if v is None else f"{float(f'{v:.2g}'):,g}" for v in values))
+            )
     return lines
 
 
