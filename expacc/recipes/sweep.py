@@ -147,6 +147,8 @@ class Outcome:
         if "validation_accuracy" in result.curves:
             held = result.curves["validation_accuracy"][result.best_epoch - 1]
             metrics = {"validation_accuracy": held, **metrics}
+        if "train_accuracy" in result.curves:
+            metrics["train_accuracy"] = result.curves["train_accuracy"][-1]
         kept = result.every or (result.model,)
         return cls(metrics, result.curves, tuple(_scores_of(model) for model in kept))
 

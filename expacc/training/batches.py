@@ -19,7 +19,8 @@ class Batches:
 
     Args:
         rows: features with the constant 1 as their last column, and labels.
-        runs: whose rows to draw; all need the same number of steps an epoch.
+        runs: whose rows to draw, with steps of their own: the longest first; else all need the
+            same number of steps an epoch.
         seeds: (R), int64, on the device of the rows.
         size: rows a step.
         steps: per epoch, or None for one pass.
@@ -32,7 +33,8 @@ class Batches:
         self.rows, self.seeds = rows, seeds
         lengths = [len(run.rows) for run in runs]
         self.longest = max(lengths)
-        self.uneven = min(lengths) != self.longest
+        self.shortest = min(lengths)
+        self.uneven = self.shortest != self.longest
         table = torch.zeros(len(runs), self.longest, dtype=torch.int64)
         for place, run in enumerate(runs):
             table[place, : lengths[place]] = run.rows
@@ -48,10 +50,14 @@ class Batches:
         """Go on with these runs only."""
         self.seeds, self.table = self.seeds[rows], self.table[rows]
         self.lengths = self.lengths[rows]
+        self.shortest = int(self.lengths.min())
         self._whole = None
 
     def epoch(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
-        """Inputs (R, B, F + 1) and labels of every step of an epoch, from 0."""
+        """Inputs (R, B, F + 1) and labels of every step of an epoch, from 0.
+
+        Runs whose rows are used up are left out, from the end.
+        """
         if self.full:  # the same rows in the same order each time
             if self._whole is None:
                 labels = self.rows.labels[self.table]
@@ -67,7 +73,12 @@ class Batches:
         labels = self.rows.labels[order]
         for low in range(0, self.longest, self.size):
             high = min(low + self.size, self.longest)
-            yield self._gather(order[:, low:high], labels[:, low:high], self._inside(low, high))
+            inside = self._inside(low, high)
+            some, named = order[:, low:high], labels[:, low:high]
+            if inside is not None and low >= self.shortest:
+                left = int((self.lengths > low).sum())
+                some, named, inside = some[:left], named[:left], inside[:left]
+            yield self._gather(some, named, inside)
 
     def _streamed(self, epoch: int) -> Iterator[tuple[Tensor, Batch]]:
         """Step s has the rows s·size … of each run's endless sequence of new orders."""
@@ -84,7 +95,7 @@ class Batches:
 
     def _stretch(self, begin: int, count: int) -> Tensor:
         """(R, count): the row numbers of each run's sequence from place ``begin`` on."""
-        shortest = int(self.lengths.min())
+        shortest = self.shortest
         lap = begin // self.lengths  # (R, 1): how many orders are used up
         needed = -(-count // shortest) + 1
         if not self.uneven:
@@ -107,7 +118,7 @@ class Batches:
 
     def _inside(self, low: int, high: int) -> Tensor | None:
         """(R, B): which places of a batch hold a row of the run; None for all."""
-        if not self.uneven or (high < self.longest - 1 and high <= int(self.lengths.min())):
+        if not self.uneven or (high < self.longest - 1 and high <= self.shortest):
             return None
         return torch.arange(low, high, device=self.table.device) < self.lengths
 

@@ -176,8 +176,11 @@ def _product_into(result: Tensor, left: Tensor, right: Tensor) -> None:
     other, which for small layers costs more than a copy.
     """
     if len(left) > len(right):
-        product = torch.bmm(left.reshape(len(right), -1, left.shape[2]), right)
-        result.copy_(product.view(result.shape))
+        left = left.reshape(len(right), -1, left.shape[2])
+        if result.is_contiguous():
+            torch.bmm(left, right, out=result.view(len(right), -1, right.shape[2]))
+        else:
+            result.copy_(torch.bmm(left, right).view(result.shape))
     elif result.is_contiguous() or result[0].numel() > _LARGE:
         torch.bmm(left, right, out=result)
     else:

@@ -128,7 +128,7 @@ def _train(
     gradient = torch.empty_like(theta)
     one = slice(None, None, shared or 1)  # of each group
     batches = Batches(rows, runs[one], seeds[one], plan.batch, plan.steps)
-    losses = Segments(objectives, plan.epochs, features, groups)
+    losses = Segments(objectives, plan.epochs, features, groups if shared else 0)
     descent = Descent(plan.optimizer, runs, network.decays(device, features.dtype))
     rates = _rates(runs, plan.epochs).to(features)
     record = Record(runs, plan, network, rows)
@@ -138,20 +138,25 @@ def _train(
     for epoch in range(plan.epochs):
         losses.set_epoch(epoch)
         rate = rates[:, epoch : epoch + 1].contiguous()
-        weights, slopes = network.views(theta), network.views(gradient)
+        whole = theta, gradient, rate, network.views(theta), network.views(gradient)
         watch = theta.new_zeros(batches.steps, len(theta))
         norms = Norms(theta) if "gradient" in plan.curves else None
         first = step
         for inputs, batch in batches.epoch(epoch):
-            batch = batch.repeated(shared) if shared else batch
+            now, moves, at, weights, slopes = whole
+            if shared:
+                batch = batch.repeated(shared)
+                if (some := batch.labels.shape[0]) < len(theta):  # of groups with rows left
+                    now, moves, at = now[:some], moves[:some], at[:some]
+                    weights, slopes = network.views(now), network.views(moves)
             inputs, masks = _drop_out(plan, inputs, batches.seeds, step)
             logits, hidden = network.forward(weights, inputs, masks)
             slope = losses.slope(logits, batch)
             if norms is not None:
                 norms.add(slope, batch)
             network.backward(weights, slopes, inputs, hidden, slope, masks)
-            torch.sum(gradient, 1, out=watch[step - first])
-            descent.step(theta, gradient, rate)
+            torch.sum(moves, 1, out=watch[step - first, : moves.shape[0]])
+            descent.step(now, moves, at)
             step += 1
         # A sum that is neither inf nor NaN is a good step; after a bad one all are bad.
         good = first + torch.isfinite(watch).sum(0)
@@ -232,15 +237,19 @@ def _chunks(
     for place in order_by_kind(objectives):
         teams.setdefault(runs[place].group if share_batches else place, []).append(place)
     alike: dict[object, list[list[int]]] = {}
-    for team in teams.values():
+    order = sorted(teams.values(), key=lambda team: -len(runs[team[0]].rows))
+    for team in order if share_batches else teams.values():
         length = len(runs[team[0]].rows)
         size = plan.batch if plan.steps is not None else min(plan.batch, length)
+        # Adam counts the steps of all of its runs as one.
+        ragged = share_batches and plan.optimizer == "sgd" and length >= plan.batch
+        steps = 0 if ragged else plan.steps or -(-length // size)
         kinds = tuple(objectives[place].kind for place in team) if share_batches else ()
-        alike.setdefault((plan.steps or -(-length // size), kinds), []).append(team)
+        alike.setdefault((steps, kinds), []).append(team)
     chunks = []
     for some in alike.values():
         longest = max(len(runs[team[0]].rows) for team in some)
-        at_once = max(1, budget // (len(some[0]) * _bytes(plan, rows, longest)))
+        at_once = max(1, budget // _bytes(plan, rows, longest, len(some[0])))
         # Even shares, rather than full chunks and a small rest.
         count = -(-len(some) // at_once)
         share = -(-len(some) // count)
@@ -248,10 +257,10 @@ def _chunks(
     return chunks
 
 
-def _bytes(plan: TrainConfig, rows: TensorTable, longest: int) -> int:
-    """What one run takes while it trains, about."""
+def _bytes(plan: TrainConfig, rows: TensorTable, longest: int, runs: int) -> int:
+    """What runs that see the same batches take while they train, about."""
     network = Network(plan.model, rows.features.shape[1] - 1, rows.classes)
     batch = plan.batch if plan.steps is not None else min(plan.batch, longest)
     units = 3 * sum(plan.model.hidden) + 12 * rows.classes
-    numbers = batch * (rows.features.shape[1] + units) + 6 * network.size
+    numbers = batch * (rows.features.shape[1] + runs * units) + 6 * runs * network.size
     return numbers * rows.features.element_size() + 8 * longest

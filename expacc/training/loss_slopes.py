@@ -47,7 +47,9 @@ class Batch:
     def repeated(self, times: int) -> "Batch":
         """Of so many runs that see each of these batches."""
         labels, share, total = (
-            value.repeat_interleave(times, 0) if isinstance(value, Tensor) else value
+            value.unsqueeze(1).expand(-1, times, -1, -1).flatten(0, 1)
+            if isinstance(value, Tensor)
+            else value
             for value in (self.labels, self.share, self.total)
         )
         return Batch(labels, share, total)  # type: ignore[arg-type]
@@ -91,6 +93,7 @@ def along(curve: Curve) -> Slope:
         probs = log_probs.clamp_(min=EXP_MIN).exp_()
         return probs.mul_(lift).scatter_add_(1, batch.labels, lift.neg_())
 
+    slope.curve = curve  # type: ignore[attr-defined] # for those that compute several at once
     return slope
 
 

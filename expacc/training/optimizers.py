@@ -26,6 +26,7 @@ class Descent:
 
         self.kind = kind
         self.count = 0
+        self.rows = len(runs)
         self.all_normalized = all(run.normalize for run in runs)
         self.state: dict[str, Tensor] = {}
         # Tensors with a run per row; compacted together when runs leave.
@@ -45,10 +46,16 @@ class Descent:
     def keep(self, rows: Tensor) -> None:
         """Go on with these runs only."""
         self.state = {name: value[rows] for name, value in self.state.items()}
+        self.rows = len(rows)
 
     def step(self, theta: Tensor, gradient: Tensor, rate: Tensor) -> None:
-        """Move ``theta`` in place; ``gradient`` is overwritten. ``rate`` is (R, 1)."""
+        """Move ``theta`` in place; ``gradient`` is overwritten. ``rate`` is (R, 1).
+
+        With sgd the first runs may move alone, after a step of all.
+        """
         state = self.state
+        if theta.shape[0] < self.rows:  # the first ones alone
+            state = {name: value[: theta.shape[0]] for name, value in state.items()}
         self.count += 1
         if "normalized" in state or "clip" in state:
             self._scale(gradient)

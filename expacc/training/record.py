@@ -42,8 +42,9 @@ class Norms:
     def add(self, slope: Tensor, batch: Batch) -> None:
         """Note the slopes (R, C, B) of a step, which hold each row's share of the mean."""
         total = batch.total.view(-1) if isinstance(batch.total, Tensor) else batch.total
-        self.sum += torch.linalg.vector_norm(slope, dim=1).sum(1).mul_(total)
-        self.weight += total
+        some = slice(len(slope))  # groups whose rows are used up have none
+        self.sum[some] += torch.linalg.vector_norm(slope, dim=1).sum(1).mul_(total)
+        self.weight[some] += total
 
     def mean(self) -> Tensor:
         """(R)."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from expacc.ops.orthant.slopes import EXP_MIN
 from expacc.training.loss_slopes import Batch, Slope
 from expacc.training.objectives import Objective
 
@@ -26,13 +27,14 @@ class Segments:
         objectives: one per run, neighbours of one kind.
         epochs: for which the numbers are tabled: they change once an epoch.
         like: a tensor of the dtype and device to compute in.
-        groups: how many times the kinds come one after the other; each group has the same.
+        groups: that share batches: so many times the same kinds come; 0 where none is shared.
     """
 
     def __init__(
-        self, objectives: list[Objective], epochs: int, like: Tensor, groups: int = 1
+        self, objectives: list[Objective], epochs: int, like: Tensor, groups: int = 0
     ) -> None:
-        self.groups = groups
+        self.groups = groups or 1
+        self.wide = groups > 0 and all(hasattr(one.slope, "curve") for one in objectives)
         self.kinds = [objective.kind for objective in objectives]
         self.slopes: dict[object, Slope] = {o.kind: o.slope for o in objectives}
         tables = _tables(objectives, epochs)
@@ -60,14 +62,19 @@ class Segments:
         for high in range(1, size + 1):
             if high == size or self.kinds[high] != self.kinds[low]:
                 numbers = {
-                    name: _of_groups(table[:, epoch], self.groups, low, high).reshape(-1, 1, 1)
+                    name: self._shaped(_of_groups(table[:, epoch], self.groups, low, high))
                     for name, table in self.numbers.items()
                 }
                 self.parts.append((self.slopes[self.kinds[low]], low, high, numbers))
                 low = high
 
+    def _shaped(self, numbers: Tensor) -> Tensor:
+        return numbers.unsqueeze(2) if self.wide else numbers.reshape(-1, 1, 1)
+
     def slope(self, logits: Tensor, batch: Batch) -> Tensor:
         """dL/dlogits (R, C, B) of every run."""
+        if self.wide:
+            return self._along_curves(logits, batch)
         if len(self.parts) == 1:
             slope, _, _, numbers = self.parts[0]
             return _scaled(slope(logits, batch, numbers), numbers)
@@ -77,25 +84,49 @@ class Segments:
                 own = slope(logits[low:high], batch.part(low, high), numbers)
                 total[low:high] = _scaled(own, numbers)
                 continue
-            some = [_of_groups(value, self.groups, low, high) for value in (logits, total)]
-            own = slope(some[0].flatten(0, 1), self._part(batch, low, high), numbers)
+            groups = len(logits) * self.groups // len(self.kinds)  # those with rows left
+            numbers = {name: value[: groups * (high - low)] for name, value in numbers.items()}
+            some = [_of_groups(value, groups, low, high) for value in (logits, total)]
+            own = slope(some[0].flatten(0, 1), _batch_of(batch, groups, low, high), numbers)
             some[1].copy_(_scaled(own, numbers).view(some[1].shape))
         return total
 
-    def _part(self, batch: Batch, low: int, high: int) -> Batch:
-        """The batch of some places of every group."""
-        labels, share, total = (
-            _of_groups(value, self.groups, low, high).flatten(0, 1)
-            if isinstance(value, Tensor)
-            else value
-            for value in (batch.labels, batch.share, batch.total)
-        )
-        return Batch(labels, share, total)  # type: ignore[arg-type]
+    def _along_curves(self, logits: Tensor, batch: Batch) -> Tensor:
+        """As ``along`` of all curves at once, the rows of a group's runs side by side.
+
+        A softmax over classes wants long rows, and batches that are shared may be short.
+        """
+        runs, classes, rows = logits.shape
+        size = len(self.kinds) // self.groups
+        groups = runs // size  # those with rows left
+        labels = batch.labels.reshape(groups, 1, -1)
+        share = batch.share if isinstance(batch.share, float) else batch.share.reshape(groups, 1, -1)
+        side_by_side = logits.view(groups, size, classes, rows).transpose(1, 2)
+        log_probs = side_by_side.reshape(groups, classes, -1).log_softmax(1)
+        own = log_probs.gather(1, labels).view(groups, size, rows)
+        lift = torch.empty_like(own)
+        for slope, low, high, numbers in self.parts:
+            if groups < self.groups:
+                numbers = {name: value[:groups] for name, value in numbers.items()}
+            curve = slope.curve(own[:, low:high], numbers)  # type: ignore[attr-defined]
+            lift[:, low:high] = _scaled(curve, numbers)
+        lift = lift.view(groups, 1, -1).mul_(share)
+        total = log_probs.clamp_(min=EXP_MIN).exp_().mul_(lift)
+        total.scatter_add_(1, labels, lift.neg_())
+        return total.view(groups, classes, size, rows).transpose(1, 2).reshape(logits.shape)
 
 
 def _of_groups(values: Tensor, groups: int, low: int, high: int) -> Tensor:
     """(groups, high - low, …): some places of every group."""
     return values.view(groups, -1, *values.shape[1:])[:, low:high]
+
+
+def _batch_of(batch: Batch, groups: int, low: int, high: int) -> Batch:
+    labels, share, total = (
+        _of_groups(value, groups, low, high).flatten(0, 1) if isinstance(value, Tensor) else value
+        for value in (batch.labels, batch.share, batch.total)
+    )
+    return Batch(labels, share, total)  # type: ignore[arg-type]
 
 
 def _scaled(slope: Tensor, numbers: dict[str, Tensor]) -> Tensor:

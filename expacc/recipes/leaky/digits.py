@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from expacc.data import (
@@ -18,9 +19,11 @@ from expacc.data import (
 )
 from expacc.data.source import open_source
 from expacc.recipes import sources
+from expacc.recipes.sweep import Ask, Data
 from expacc.runner.items import Shared
+from expacc.training import TensorTable
 
-__all__ = ["FILES", "FOLDER", "Digits", "folds_of", "pack", "read_digits", "unpack"]
+__all__ = ["FILES", "FOLDER", "Digits", "digits_data", "folds_of", "pack", "read_digits", "unpack"]
 
 FOLDER = "mnist"
 FILES = {
@@ -94,6 +97,39 @@ def folds_of(digits: Digits, count: int, seed: int) -> list[Split]:
     labels = digits.train_labels.astype(np.int64)
     repeats = -(-count // FOLDS)
     return list(stratified_folds(labels, FOLDS, repeats, seed=seed, name=FOLDER))[:count]
+
+
+def digits_data(
+    digits: Digits,
+    ask: Ask,
+    names: Sequence[str],
+    *,
+    largest: float = 1.0,
+    label_noise: float = 0.0,
+) -> Data:
+    """The folds of an item: '1', '2' … with development rows, or 'all' training rows.
+
+    Args:
+        digits: pictures.
+        ask: the payload.
+        names: to seal the test rows for.
+        largest: the value of a white pixel.
+        label_noise: the chance of a label to be drawn anew.
+    """
+    whole = digits.learn(largest=largest, label_noise=label_noise, seed=ask["seed"])
+    everyone = torch.arange(len(whole))
+    train, held = dict.fromkeys(ask["folds"], everyone), {}
+    for number, split in enumerate(folds_of(digits, ask["all_folds"], ask["seed"]), start=1):
+        if (fold := str(number)) in train:
+            train[fold], held[fold] = torch.from_numpy(split.train), torch.from_numpy(split.test)
+    return Data(
+        TensorTable(
+            torch.from_numpy(whole.features), torch.from_numpy(whole.labels), len(whole.classes)
+        ),
+        train,
+        {fold: digits.seal(names, largest=largest) for fold in ask["folds"]},
+        held,
+    )
 
 
 def read_digits(data: Path | None) -> Digits:

@@ -1,37 +1,25 @@
-"""The work of leerr-mnist-logistic: training curves, ten folds, gradient norms.
+"""leerr-mnist-logistic: training curves, ten folds, gradient norms.
 
 The paper does not say how pixels were scaled and where weights began, and that decides what its
-figures show: so there are several conditions.
+figures show: so there are several conditions. All losses of a fold start from the same weights and
+see the same batches; curves on the sealed test rows are scored at the end, all epochs at once.
 """
 
-import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 import torch
 
-from expacc.data import Split, TrainRows, derive_seed
-from expacc.recipes.leaky.digits import Digits, folds_of, pack, read_digits, unpack
-from expacc.recipes.leaky.lockstep import Contender, Course, train_in_lockstep
+from expacc.data import derive_seed
+from expacc.recipes.leaky.digits import digits_data, pack, read_digits, unpack
 from expacc.recipes.leaky.start import xavier
 from expacc.recipes.recipe import RecipeOptions, Work
-from expacc.runner.items import Shared, WorkItem
-from expacc.runner.rows import Row
-from expacc.training import Layer, TensorTable, Trained
+from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid
+from expacc.runner.items import Shared
+from expacc.training import Layer, Model, Run, TrainConfig, Trained
 
-__all__ = [
-    "ALL",
-    "CONDITIONS",
-    "LARGE_RATE",
-    "RATE",
-    "Condition",
-    "contenders",
-    "execute",
-    "failed_rows",
-    "plan",
-]
+__all__ = ["ALL", "CONDITIONS", "LARGE_RATE", "RATE", "SWEEP", "Condition", "plan"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +43,12 @@ CONDITIONS = {
     "raw-xavier": Condition("pixels 0–255, random weights", 255.0, "xavier"),
     "unit-xavier": Condition("pixels 0–1, random weights", 1.0, "xavier"),
 }
+# All three are ce_weight · (-log p) + error_weight · (1 - p), Eq. 5 and 6.
+WEIGHTS = {
+    "cross_entropy": (1.0, 0.0),
+    "expected_error": (0.0, 1.0),
+    "leaky_expected_error": (0.1, 1.0),
+}
 ALL = "all"  # the fold that trains on all rows
 FOLDS = 10
 EPOCHS, PATIENCE, BATCH = 200, 15, 100
@@ -62,144 +56,87 @@ RATE, LARGE_RATE = 1e-4, 1e-2
 QUICK_ROWS, QUICK_EPOCHS, QUICK_FOLDS = 12_000, 30, 2
 
 
-def plan(ask: RecipeOptions) -> Work:
+def plan(options: RecipeOptions) -> Work:
     """One item per condition for Figure 2, and one per condition and fold for Figure 3."""
-    digits = read_digits(ask.data)
-    folds = ask.seeds or (QUICK_FOLDS if ask.quick else FOLDS)
-    settings: dict[str, Any] = {
-        "rows": QUICK_ROWS if ask.quick else None,
-        "epochs": QUICK_EPOCHS if ask.quick else EPOCHS,
+    digits = read_digits(options.data)
+    folds = options.seeds or (QUICK_FOLDS if options.quick else FOLDS)
+    how: dict[str, Any] = {
+        "rows": QUICK_ROWS if options.quick else None,
+        "epochs": QUICK_EPOCHS if options.quick else EPOCHS,
         "patience": PATIENCE,
         "batch": BATCH,
-        "folds": folds,
-        "seed": ask.seed,
-        "device": ask.device,
+        "all_folds": folds,
     }
-    items = []
-    for condition in CONDITIONS:
-        for fold in (ALL, *(str(number + 1) for number in range(folds))):
-            payload = {**settings, "condition": condition, "fold": fold}
-            items.append(WorkItem(f"{condition}|{fold}", payload, len(contenders(fold))))
-    train, test = len(digits.part(settings["rows"]).train_labels), len(digits.test_labels)
-    return Work(
-        items=tuple(items),
-        executor="expacc.recipes.leaky.logistic:execute",
-        failed_rows=failed_rows,
-        shared=pack(digits),
-        facts={**settings, "train_rows": train, "test_rows": test, "quick": ask.quick},
+    # On folds EErr at 1e-2, too, as in Section 3.1.
+    whole = {loss: grid(learning_rate=[RATE]) for loss in WEIGHTS}
+    cut = {**whole, "expected_error": grid(learning_rate=[RATE, LARGE_RATE])}
+    items = [
+        SWEEP.item(
+            f"{condition}|{fold}",
+            options,
+            table="mnist",
+            folds=[fold],
+            settings=whole if fold == ALL else cut,
+            points=how["epochs"] if fold == ALL else 1,
+            labels={"condition": condition},
+            **how,
+        )
+        for condition in CONDITIONS
+        for fold in (ALL, *(str(number + 1) for number in range(folds)))
+    ]
+    train, test = len(digits.part(how["rows"]).train_labels), len(digits.test_labels)
+    facts = {"train_rows": train, "test_rows": test, "quick": options.quick, "folds": folds}
+    return SWEEP.work(items, shared=pack(digits), facts={**how, **facts})
+
+
+def _open(ask: Ask, shared: Shared, names: Sequence[str]) -> list[Data]:
+    digits = unpack(shared).part(ask["rows"])
+    return [digits_data(digits, ask, names, largest=_condition(ask).largest)]
+
+
+def _condition(ask: Ask) -> Condition:
+    return CONDITIONS[ask["labels"]["condition"]]
+
+
+def _run(ask: Ask, data: Data, place: Place) -> Run:
+    features, classes = data.rows.features.shape[1], data.rows.classes
+    # One random start per fold, whatever the scale of pixels.
+    begin = xavier((features, classes), ask["seed"], "mnist", place.fold)
+    if _condition(ask).start == "zeros":
+        begin = Trained((Layer(torch.zeros(classes, features), torch.zeros(classes)),))
+    ce_weight, error_weight = WEIGHTS[place.method]
+    return Run(
+        f"{place.method}/{place.setting['learning_rate']:g}",
+        data.train[place.fold],
+        data.held.get(place.fold),
+        loss="mixed_expected_error",
+        numbers={"ce_weight": ce_weight, "error_weight": error_weight},
+        learning_rate=place.setting["learning_rate"],
+        start=begin,
+        group=f"mnist/{place.fold}",
     )
 
 
-def contenders(fold: str) -> list[Contender]:
-    """NegLog, EErr and LEErr at 1e-4; on folds EErr at 1e-2, too, as in Section 3.1."""
-    losses = ("cross_entropy", "expected_error", "leaky_expected_error")
-    usual = [Contender(loss, RATE) for loss in losses]
-    return usual if fold == ALL else [*usual, Contender("expected_error", LARGE_RATE)]
-
-
-def execute(item: WorkItem, shared: Shared) -> list[Row]:
-    """Train all contenders of a fold in lockstep; one row each."""
-    start = time.perf_counter()
-    ask = item.payload
-    digits = unpack(shared).part(ask["rows"])
-    largest = CONDITIONS[ask["condition"]].largest
-    whole = digits.learn(largest=largest)
-    rivals = contenders(ask["fold"])
-    split = None
-    if ask["fold"] != ALL:
-        split = folds_of(digits, ask["folds"], ask["seed"])[int(ask["fold"]) - 1]
-    courses = _train(whole, split, rivals, ask)
-    each = (time.perf_counter() - start) / len(rivals)
-    on_test = _score(digits, courses, largest)
-    return [
-        _row(item, rival, _result(course, accuracies), each)
-        if course.diverged is None
-        else _failed(item, rival, f"diverged in epoch {course.diverged}")
-        for rival, course, accuracies in zip(rivals, courses, on_test, strict=True)
-    ]
-
-
-def _train(
-    whole: TrainRows, split: Split | None, rivals: list[Contender], ask: Mapping[str, Any]
-) -> list[Course]:
+def _config(ask: Ask, place: Place) -> TrainConfig:
     """On all rows for the whole time, or on a fold with patience."""
-    features, classes = whole.features.shape[1], len(whole.classes)
-    # One random start per fold, whatever the scale of pixels.
-    begin = xavier((features, classes), ask["seed"], "mnist", ask["fold"])
-    if CONDITIONS[ask["condition"]].start == "zeros":
-        begin = Trained((Layer(torch.zeros(classes, features), torch.zeros(classes)),))
-    train = np.arange(len(whole)) if split is None else split.train
-    return train_in_lockstep(
-        TensorTable(torch.from_numpy(whole.features), torch.from_numpy(whole.labels), classes),
-        torch.from_numpy(train),
-        None if split is None else torch.from_numpy(split.test),
-        rivals,
-        begin,
-        key=f"mnist/{ask['fold']}",
+    whole = place.fold == ALL
+    return TrainConfig(
+        Model(),
+        "adam",
         batch=ask["batch"],
         epochs=ask["epochs"],
-        patience=None if split is None else ask["patience"],
-        every_epoch=split is None,
+        patience=None if whole else ask["patience"],
+        keep="every" if whole else "best",
+        curves=("train", "gradient") if whole else ("gradient",),
         seed=derive_seed(ask["seed"], "leerr-mnist-logistic") % (1 << 31),
-        device=ask["device"],
     )
 
 
-def _score(digits: Digits, courses: list[Course], largest: float) -> list[list[float]]:
-    """Accuracy on the test rows of all kept weights of all courses, in one go."""
-    names = [
-        [f"{place}|{number}" for number in range(len(course.models))]
-        for place, course in enumerate(courses)
-    ]
-    flat = [name for own in names for name in own]
-    models = [model for course in courses for model in course.models]
-
-    def predict(features: Any) -> dict[str, Any]:
-        inputs = torch.from_numpy(features)
-        found = (model.logits(inputs).argmax(1).numpy() for model in models)
-        return dict(zip(flat, found, strict=True))
-
-    scores = digits.seal(flat, largest=largest).score_together(flat, predict)
-    return [[scores[name].accuracy for name in own] for own in names]
-
-
-def _result(course: Course, on_test: list[float]) -> dict[str, Any]:
-    """Metrics and curves of a good run."""
-    metrics = {
-        "accuracy": on_test[-1],
-        "epochs": float(len(course.norms)),
-        "best_epoch": float(course.best_epoch),
-        "stopped": float(course.stopped),
-    }
-    curves = {"gradient_norm": tuple(course.norms)}
-    if course.train:
-        metrics["train_accuracy"] = course.train[-1]
-        curves |= {"train_accuracy": tuple(course.train), "test_accuracy": tuple(on_test)}
-    if course.held:
-        metrics["validation_accuracy"] = max(course.held)
-        curves["validation_accuracy"] = tuple(course.held)
-    return {"metrics": metrics, "curves": curves}
-
-
-def _row(item: WorkItem, rival: Contender, found: dict[str, Any], seconds: float = 0.0) -> Row:
-    ask = item.payload
-    return Row(
-        key=f"{item.key}|{rival.loss}|{rival.learning_rate:g}",
-        item=item.key,
-        kind="final",
-        table="mnist",
-        loss=rival.loss,
-        fold=ask["fold"],
-        numbers={"learning_rate": rival.learning_rate, "condition": ask["condition"]},
-        seconds=seconds,
-        **found,
-    )
-
-
-def _failed(item: WorkItem, rival: Contender, reason: str) -> Row:
-    return _row(item, rival, {"failure": reason})
-
-
-def failed_rows(item: WorkItem, reason: str) -> list[Row]:
-    """The rows of an item that gave none."""
-    return [_failed(item, rival, reason) for rival in contenders(item.payload["fold"])]
+SWEEP = Sweep(
+    "expacc.recipes.leaky.logistic:SWEEP",
+    _open,
+    run=_run,
+    config=_config,
+    share_batches=True,
+    curves=("gradient_norm", "train_accuracy", "validation_accuracy"),
+)
