@@ -20,10 +20,8 @@ from expacc.recipes.exact.toy import (
     TOYS,
     Found,
     Toy,
-    best_on_grid,
+    as_the_paper,
     best_threshold,
-    descend_lowering_sigma,
-    descend_with_sigma,
     loss_of,
     percent_text,
     place_text,
@@ -47,16 +45,6 @@ entropy and hinge are lowest at 60 % (k = 0.15 gives cross entropy 80 %, but tra
 EXACT at 80 % once σ is small. That minimum must be found, though: with k trained from 1 instead of
 σ lowered slowly, EXACT stops in a local one, at 60 %.
 """
-
-
-def as_the_paper(toy: Toy, name: str) -> Found:
-    """The threshold of a loss, found as the paper finds it."""
-    loss, zero = loss_of(name), torch.zeros(1, dtype=torch.float64)
-    if name != "exact":
-        return best_threshold(loss, toy) if toy.name == "three" else best_on_grid(loss, toy)
-    if toy.name == "three":  # b and sigma both trained; the authors' 5000 steps end by 3500
-        return descend_with_sigma(loss, toy, zero, 3500)[0]
-    return descend_lowering_sigma(loss, toy, zero, 1000)[0]
 
 
 def trained(toy: Toy, name: str) -> Found:

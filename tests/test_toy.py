@@ -20,6 +20,7 @@ from expacc.recipes.exact.toy import (
     LOSSES,
     THREE,
     TOYS,
+    as_the_paper,
     best,
     best_threshold,
     descend_lowering_sigma,
@@ -77,8 +78,8 @@ def test_the_losses_are_the_papers():
 
 @pytest.mark.parametrize("toy", TOYS.values(), ids=lambda toy: toy.name)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_papers_thresholds_and_accuracies_are_found(example, toy, loss):
-    found = example.as_the_paper(toy, loss)
+def test_the_papers_thresholds_and_accuracies_are_found(toy, loss):
+    found = as_the_paper(toy, loss)
     low, high, percent = TOY[toy.name][loss]
     near = 5e-3 if (toy, loss) == (FIVE, "exact") else 5e-4
     assert found.low == pytest.approx(low, abs=near)

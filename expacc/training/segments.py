@@ -100,7 +100,9 @@ class Segments:
         size = len(self.kinds) // self.groups
         groups = runs // size  # those with rows left
         labels = batch.labels.reshape(groups, 1, -1)
-        share = batch.share if isinstance(batch.share, float) else batch.share.reshape(groups, 1, -1)
+        share = (
+            batch.share if isinstance(batch.share, float) else batch.share.reshape(groups, 1, -1)
+        )
         side_by_side = logits.view(groups, size, classes, rows).transpose(1, 2)
         log_probs = side_by_side.reshape(groups, classes, -1).log_softmax(1)
         own = log_probs.gather(1, labels).view(groups, size, rows)

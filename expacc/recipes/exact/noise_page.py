@@ -92,15 +92,9 @@ def write(rows: Sequence[Row], facts: Facts) -> Page:
     )
 
 
-def _gaps(scores: Scores, part: str, method: str, other: str, facts: Facts) -> dict[str, float]:
-    """Table → points by which a method is above another, by split and seed."""
-    found = {name: scores.difference(part, name, method, other) for name in tables_of(facts)}
-    return {name: gap.mean for name, gap in found.items() if gap is not None}
-
-
 def _claim(says: str, method: str, other: str, sign: int, scores: Scores, facts: Facts) -> Claim:
     """Judged with the paper's settings: clear is more than two standard errors from 0."""
-    gaps = _gaps(scores, "given", method, other, facts)
+    gaps = scores.gaps("given", method, other, facts)
     words = {-1: "worse", 0: "no clear difference", 1: "better"}[sign]
     if not gaps:
         return Claim(says, words, "", None)
@@ -127,16 +121,16 @@ def _questions(scores: Scores, facts: Facts) -> Section:
     for question, method, other in QUESTIONS:
         cells = [question]
         for part in PARTS:
-            found = _gaps(scores, part, method, other, facts)
+            found = scores.gaps(part, method, other, facts)
             cells += [_mean_text(found), counts_text(found)] if found else [NONE, NONE]
         if set(cells[1:]) != {NONE}:
             rows.append(tuple(cells))
     for part, title in PARTS.items():
-        whole = _gaps(scores, part, _NORMAL, _CE, facts)
+        whole = scores.gaps(part, _NORMAL, _CE, facts)
         tables = [table for table, gap in whole.items() if gap > SLACK]
         shares = []
         for method in (_GUMBEL, _LOGISTIC, _LAPLACE, _NORMAL_LOG, _GUMBEL_LOG):
-            its = _gaps(scores, part, method, _CE, facts)
+            its = scores.gaps(part, method, _CE, facts)
             done = tables and all(table in its for table in tables)
             gain = sum(its[table] for table in tables) if done else 0.0
             shares.append(f"{gain / sum(whole[table] for table in tables):.0%}" if done else NONE)
@@ -186,7 +180,7 @@ def _part_section(part: str, scores: Scores, facts: Facts) -> Section:
             if scores.settings(part, table, _CE)
         )
         grids.append(Grid("What was found", ("table", *(_NAMES[one] for one in tried)), rows))
-    gains = {_NAMES[one]: _gaps(scores, part, one, _CE, facts) for one in _SHOWN}
+    gains = {_NAMES[one]: scores.gaps(part, one, _CE, facts) for one in _SHOWN}
     title = f"Against cross entropy, {PARTS[part][0].lower()}{PARTS[part][1:]}"
     found = {name: gap for name, gap in gains.items() if gap}
     return Section(

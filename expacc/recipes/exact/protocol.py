@@ -39,7 +39,7 @@ __all__ = [
 
 EPOCHS, STEPS, BATCH = 16, 500, 256
 LAST_RATE = 1e-4
-FIRST_SIGMA, LAST_SIGMA = 10.0, 0.01
+SIGMA = per_epoch(sigma_tabular, EPOCHS)  # from 10; the last epoch is one short of 0.01
 _CONSTANT = 1e-6  # a feature of less deviation is taken as constant
 _NO_MARGIN = 1e-6  # for the margin of 0 that Table 8 has once; the loss wants one above 0
 
@@ -169,7 +169,7 @@ def _with(run: Run, **numbers: Any) -> Run:
     return replace(run, numbers={**run.numbers, **numbers})
 
 
-def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: int = EPOCHS) -> Run:
+def run_of(key: str, ready: Ready, method: str, settings: Settings) -> Run:
     """A training run of a method, 'hinge' or, as a variant, 'exact: no margin'."""
     loss, _, variant = method.partition(": ")
     rate = settings.learning_rate
@@ -179,13 +179,13 @@ def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: i
     if loss == "hinge":
         numbers = {"margin": max(settings.margin or 0.0, _NO_MARGIN)}
     elif loss == "exact":
-        numbers = {"sigma": sigma_of(epochs), "margin": settings.margin}
+        numbers = {"sigma": SIGMA, "margin": settings.margin}
     run = Run(
         key,
         ready.drawn,
         loss=loss,
         numbers=numbers,
-        learning_rate=rate_of(rate, epochs),
+        learning_rate=rate_of(rate),
         weight_decay=settings.regularization,
         clip=None if loss == "exact" else settings.clip,
         normalize=loss == "exact",
@@ -193,16 +193,11 @@ def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: i
     return VARIANTS[variant](run) if variant else run
 
 
-def rate_of(rate: float, epochs: int) -> float | Schedule:
+def rate_of(rate: float) -> float | Schedule:
     """By equal ratios to 1e-4 in the last epoch; a rate that is no larger stays."""
-    if rate <= LAST_RATE or epochs < 2:
+    if rate <= LAST_RATE:
         return rate
-    return per_epoch(geometric(rate, LAST_RATE), epochs, reach_end=True)
-
-
-def sigma_of(epochs: int) -> Schedule:
-    """By equal ratios from 10; the last epoch is one short of 0.01."""
-    return per_epoch(sigma_tabular, epochs)
+    return per_epoch(geometric(rate, LAST_RATE), EPOCHS, reach_end=True)
 
 
 def plan_of(ready: Ready, seed: int, *, epochs: int = EPOCHS) -> TrainConfig:
@@ -223,7 +218,6 @@ def train_by_epochs(
     seed: int,
     loss_at: LossAt,
     *,
-    epochs: int = EPOCHS,
     device: str = "cpu",
 ) -> list[RunResult]:
     """Train with losses that change from epoch to epoch, each epoch a program of its own.
@@ -233,15 +227,15 @@ def train_by_epochs(
     some of its 500 steps.
     """
     done: list[RunResult] = []
-    for epoch in range(epochs):
+    for epoch in range(EPOCHS):
         now = []
         for place, run in enumerate(runs):
             start = done[place].model if done else run.start
             if done and start is None:
                 continue
             rate = run.learning_rate
-            fixed = float(rate(epoch / epochs)) if callable(rate) else rate
-            now.append(loss_at(replace(run, start=start, learning_rate=fixed), epoch / epochs))
+            fixed = float(rate(epoch / EPOCHS)) if callable(rate) else rate
+            now.append(loss_at(replace(run, start=start, learning_rate=fixed), epoch / EPOCHS))
         plan = plan_of(ready, derive_seed(seed, "epoch", epoch), epochs=1)
         found = {result.key: result for result in train_runs(ready.rows, now, plan, device=device)}
         # A run that diverged keeps its result of then.
@@ -271,14 +265,13 @@ def train_method(
     made = [run_of(key, rows, named, found) for key, (rows, found) in runs.items()]
     if not noisy:
         return train(ready, made, seed, device=device)
-    sigma = sigma_of(EPOCHS)
     streams = {run.key: derive_seed(seed, run.key, "samples") % (1 << 31) for run in made}
     random = {key: torch.Generator(device).manual_seed(own) for key, own in streams.items()}
     rules: dict[tuple[float, float | None], RuleLoss] = {}  # one object for all runs alike
 
     def change(run: Run, progress: float) -> Run:
         """What a run of EXACT becomes with another noise, or the authors' sampler."""
-        now, margin = sigma(progress), run.numbers["margin"]
+        now, margin = SIGMA(progress), run.numbers["margin"]
         if method == SAMPLED:
             return replace(run, loss=SampledLoss(now, margin, random[run.key]), numbers={})
         noise, log = NOISE_METHODS[method]

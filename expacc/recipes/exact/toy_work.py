@@ -9,15 +9,15 @@ from torch import Tensor
 
 from expacc.recipes.exact.toy import (
     LOSSES,
+    LOWERING,
     TOYS,
     Found,
     Toy,
     accuracy,
+    as_the_paper,
     best,
-    best_on_grid,
     best_threshold,
     descend_lowering_sigma,
-    descend_with_sigma,
     loss_of,
     risk,
     train_k_and_b,
@@ -28,9 +28,6 @@ from expacc.runner.rows import Row
 
 __all__ = ["execute", "plan"]
 
-# As many steps as the authors' code for the descents, 5000, of which the last do nothing: the
-# first ends by step 3200, and in the second sigma is 0.03 at step 800.
-WITH_SIGMA, LOWERING = 3500, 1000
 LOWEST_K, HIGHEST_K = 0.1, 3.0  # between which k starts at random
 SIGMAS = {"three": (0.03, 0.1, 0.3, 1.0), "five": (0.1, 0.5, 2.0, 10.0)}  # Figure 3
 MARGIN, MARGIN_SIGMAS = 0.1, (10.0, 0.3, 0.05)  # Figure 4
@@ -92,16 +89,8 @@ def _row(item: WorkItem, toy: Toy, loss: str, name: str = "", **more: Any) -> Ro
 
 
 def _paper(item: WorkItem, toy: Toy) -> list[Row]:
-    """The paper's thresholds, each found as the paper finds it, from b = 0 where it descends."""
     name = item.payload["loss"]
-    loss, zero = loss_of(name), torch.zeros(1, dtype=torch.float64)
-    if name != "exact":
-        found = best_threshold(loss, toy) if toy.name == "three" else best_on_grid(loss, toy)
-    elif toy.name == "three":
-        found = descend_with_sigma(loss, toy, zero, WITH_SIGMA)[0]
-    else:
-        found = descend_lowering_sigma(loss, toy, zero, LOWERING)[0]
-    return [_row(item, toy, name, metrics=asdict(found))]
+    return [_row(item, toy, name, metrics=asdict(as_the_paper(toy, name)))]
 
 
 def _fixed(item: WorkItem, toy: Toy) -> list[Row]:
