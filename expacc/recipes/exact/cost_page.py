@@ -5,18 +5,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expacc.recipes.exact.charts import COSTED, BySize, growth_chart
-from expacc.recipes.exact.paper import COST
+from expacc.recipes.exact.paper import COST, page_of
 from expacc.recipes.page import Comparison, Grid, Number, Page, Section
 from expacc.report.words import NONE, bytes_text, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]
 
-CLAIM = (
-    "EXACT's cost is O(N C²) in time and in memory, N samples and C classes (Section 6.3, Figure "
-    "7). In training that is up to 200 % for linear models, 3.7 % for Wide ResNet 16-8, and 0.3 % "
-    "for Wide ResNet 28-10 with 10 classes, 5.5 % with 100."
-)
 FROM = {"classes": 32, "samples": 8}  # exponents are fitted from here on: below, calls cost more
 NAMES = {"wrn-16-8": "Wide ResNet 16-8", "wrn-28-10": "Wide ResNet 28-10"}
 SLACK = 0.25  # of an exponent
@@ -35,11 +30,10 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
         for part in ("network", "linear")
     )
     by_classes, by_samples = parts["classes"], parts["samples"]
-    return Page(
-        title="What EXACT costs",
-        claim=CLAIM,
-        answer="",
-        sections=(
+    return page_of(
+        "exact-cost",
+        {"device": "cpu", **facts},
+        (
             *([_growth(parts)] if any(parts.values()) else []),
             *([_classes(by_classes, networks)] if by_classes else []),
             *([_samples(by_samples)] if by_samples else []),
@@ -48,19 +42,6 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
                 if linear or (networks and by_classes)
                 else []
             ),
-        ),
-        deviations=(
-            f"Measured on {facts.get('device', 'cpu')} instead of a V100. On a CPU the clock is "
-            "the CPU time of one thread, and memory the peak of what torch allocates; overheads "
-            "then belong to the machine, exponents do not. On a GPU the clock is the wall's after "
-            "synchronising, memory the peak of torch's allocator; times belong to that GPU, and so "
-            "do their exponents as long as it is not full: much of a small batch is waiting for "
-            "kernels to start. What Genz' stores is the same anywhere.",
-            "Networks are timed with batches of 4 images on a CPU, 256 on a GPU, losses with 256; "
-            "both are divided by their rows.",
-            "Genz' sampler is a transcription of the authors' in fewer passes over memory, with "
-            "their buffers. Every method is timed as a whole loss: standardising, margin, "
-            "integral.",
         ),
     )
 

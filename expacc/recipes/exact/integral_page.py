@@ -6,18 +6,13 @@ from typing import Any
 
 from expacc.recipes.exact.charts import ESTIMATED, BySize, cases_chart, errors_chart
 from expacc.recipes.exact.integral import CASES
-from expacc.recipes.exact.paper import INTEGRAL
+from expacc.recipes.exact.paper import INTEGRAL, page_of
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]
 
-CLAIM = (
-    "Genz' sampler with the paper's gradients is an order of magnitude nearer the truth than Monte "
-    "Carlo with the log-derivative trick: Monte Carlo requires 256 samples to achieve the gradient "
-    "error of one sample of EXACT's (Appendix C)."
-)
 SAMPLERS = ("genz_given", "genz")
 ORDERS = 0.5  # half an order of magnitude is the same order
 PAPERS = {"paper": "as margins", "paper-logits": "as logits"}  # two readings of Appendix C
@@ -37,22 +32,11 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
         if name in found
     }
     paper = [_samples(cases), _orders(cases["paper"])] if "paper" in cases else []
-    return Page(
-        title="Errors of the orthant integral",
-        claim=CLAIM,
-        answer="",
-        claims=(_claim(cases.get("paper", {})),),
-        sections=(*paper, *([_all_cases(cases, facts)] if cases else [])),
-        deviations=(
-            "The truth is a fine quadrature in one dimension, the trapezoid rule with 20,001 "
-            "nodes, instead of a million samples. Samplers run in float64, so that what shows is "
-            "their own error, not rounding.",
-            "The number of samples that make up for one of Genz' is the ratio of mean squares, "
-            "pooled over all numbers of samples (N times the mean square does not depend on N), "
-            "which a thousand repeats of one sample alone would leave uncertain; the paper reads "
-            "it off a figure with powers of two.",
-            "A gradient's error is the root mean square over its components and the repeats.",
-        ),
+    return page_of(
+        "exact-integral",
+        facts,
+        (*paper, *([_all_cases(cases, facts)] if cases else [])),
+        (_claim(cases.get("paper", {})),),
     )
 
 
@@ -154,7 +138,7 @@ def _orders(found: BySize) -> Section:
         beside_head=("against", "error of the"),
         unit="orders of magnitude",
         slack=ORDERS,
-        grids=(truths,) if lines else (),
+        grids=(truths,),
     )
 
 

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 
 from expacc.recipes.exact.charts import gains_chart
+from expacc.recipes.exact.paper import page_of
 from expacc.recipes.exact.scores import (
     Scores,
     accuracy_grid,
     counts_text,
     grain,
-    protocol_deviations,
     settings_text,
     tables_of,
+    with_steps,
 )
 from expacc.recipes.page import SLACK, Claim, Grid, Page, Section
 from expacc.report.words import NONE, signed
@@ -62,33 +63,14 @@ CLAIMS = (
 def write(rows: Sequence[Row], facts: Facts) -> Page:
     """The page, from the rows that there are."""
     scores = Scores(rows)
-    return Page(
-        title="Which noise, and which objective?",
-        claim="A blog (kexue.fm/archives/9098) doubts EXACT: softmax is the same construction with "
-        "Gumbel noise; EXACT takes the normal instead, “but what makes it better?”. The "
-        "expected accuracy of softmax is old wine, known to be inferior to cross entropy; simply "
-        "changing the noise is unlikely to help; and −log P did worse than 1 − P when tried.",
-        answer="",
-        claims=tuple(_claim(*one, scores, facts) for one in CLAIMS),
-        sections=(
+    return page_of(
+        "exact-noise",
+        with_steps(facts),
+        (
             _questions(scores, facts),
             *(_part_section(part, scores, facts) for part in PARTS),
         ),
-        deviations=(
-            "The blog tried language tasks, which are not part of this; here it is the paper's own "
-            "protocol on the paper's tables. Every loss has the paper's margin, standardised "
-            "logits, falling sigma and gradient normaliser, only the noise differs, each scaled to "
-            "the same standard deviation. −log P with Gumbel noise is cross entropy with all of "
-            "that, so that it tells the machinery from the objective.",
-            "With the paper's settings, repeats are other random splits, the paper's first; tables "
-            f"with a test part of their own have {facts['splits']} seeds. With settings of its "
-            f"own, a loss has {facts['trials']} trials on four fifths of the training rows of the "
-            f"paper's split, judged on the fifth, and {facts['seeds']} final runs. The losses that "
-            "are slow to train are not searched.",
-            "Momentum and normaliser begin anew with every epoch. Logistic and Laplace noise are "
-            "integrated by a fixed rule, exact to 1e-4 and 1 % of the gradient.",
-            *protocol_deviations(facts),
-        ),
+        tuple(_claim(*one, scores, facts) for one in CLAIMS),
     )
 
 
@@ -157,7 +139,7 @@ def _questions(scores: Scores, facts: Facts) -> Section:
             "share of that gain that each other loss has there.",
         ),
     )
-    return Section("The blog's questions", grids=tuple(grid for grid in grids if grid.rows))
+    return Section("The blog's questions", grids=grids)
 
 
 def _part_section(part: str, scores: Scores, facts: Facts) -> Section:
@@ -185,7 +167,7 @@ def _part_section(part: str, scores: Scores, facts: Facts) -> Section:
     found = {name: gap for name, gap in gains.items() if gap}
     return Section(
         PARTS[part],
-        grids=tuple(grid for grid in grids if grid.rows),
+        grids=tuple(grids),
         charts=gains_chart(
             f"noise-{part}", title, "difference to cross entropy", found, grain(facts)
         ),

@@ -3,9 +3,11 @@
 Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", arXiv 2205.09615.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from expacc.recipes.page import Claim, Page, Section
 from expacc.recipes.paper import load_paper, numbers
 
 __all__ = [
@@ -22,6 +24,7 @@ __all__ = [
     "TABLE_8",
     "TOY",
     "Settings",
+    "page_of",
 ]
 
 _PAPER = load_paper("exact")
@@ -64,3 +67,31 @@ TABLE_8 = {
     }
     for method, printed in _PAPER["table_8"].items()
 }
+
+
+def page_of(
+    name: str, facts: Mapping[str, Any], sections: Iterable[Section], claims: Iterable[Claim] = ()
+) -> Page:
+    """The page of a recipe: title, claim and deviations as ``paper.toml`` has them.
+
+    Args:
+        name: of the recipe.
+        facts: of the work; named in braces in the text.
+        sections: the body; tables without rows, and sections without anything, are left out.
+        claims: what the paper says, piece by piece.
+    """
+    text = _PAPER["pages"][name]
+    told = [
+        one
+        for said in text["deviations"]
+        for one in (_PAPER["protocol"]["deviations"] if said == "protocol" else [said])
+    ]
+    full = (replace(one, grids=tuple(g for g in one.grids if g.rows)) for one in sections)
+    return Page(
+        title=text["title"],
+        claim=text["claim"],
+        answer="",
+        sections=tuple(one for one in full if one.beside or one.grids or one.charts),
+        deviations=tuple(one.format(**facts) for one in told),
+        claims=tuple(claims),
+    )

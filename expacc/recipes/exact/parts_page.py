@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from expacc.recipes.exact.charts import gains_chart
-from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6
+from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6, page_of
 from expacc.recipes.exact.scores import (
     Scores,
     accuracy_grid,
     compared,
     gap_claim,
     grain,
-    protocol_deviations,
     tables_of,
+    with_steps,
 )
 from expacc.recipes.page import SLACK, Grid, Page, Section
 from expacc.report.words import NONE
@@ -48,22 +48,10 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     training = {name: ("given", method, "train") for name, _, method in columns.values()}
     less = "difference to whole EXACT"
     gains = {_PARTS[part]: found for part, found in gaps.items() if found}
-    return Page(
-        title="EXACT without its parts",
-        claim="Margin, variance schedule and gradient normaliser: all improvements generally lead "
-        "to higher test-time accuracy (Appendix F).",
-        answer="",
-        claims=tuple(
-            gap_claim(
-                f"EXACT {name} less whole EXACT on the test rows, mean in points: as much is lost",
-                TABLE_4,
-                (part, "exact"),
-                gaps[part],
-                lambda theirs, ours: ours <= theirs + SLACK,
-            )
-            for part, name in _PARTS.items()
-        ),
-        sections=(
+    return page_of(
+        "exact-ablation",
+        with_steps(facts),
+        (
             Section(
                 "Test rows: Table 4",
                 beside=compared(
@@ -102,13 +90,15 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
                 grids=(accuracy_grid("Accuracy on the test rows", readings, scores, facts),),
             ),
         ),
-        deviations=(
-            "The paper does not say with which settings the parts were left out, nor what took "
-            "their place. We keep Table 8's settings. Without a schedule, sigma is 1 and the "
-            "logits are not standardised: their scale, which stands for 1/sigma, is then trained, "
-            "which is what Section 4.5.3 sets the schedule against. Without the normaliser the "
-            "gradient is used as it is; the authors' code would clip it.",
-            *protocol_deviations(facts),
+        tuple(
+            gap_claim(
+                f"EXACT {name} less whole EXACT on the test rows, mean in points: as much is lost",
+                TABLE_4,
+                (part, "exact"),
+                gaps[part],
+                lambda theirs, ours: ours <= theirs + SLACK,
+            )
+            for part, name in _PARTS.items()
         ),
     )
 
@@ -144,22 +134,11 @@ def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
                 grids=(_rates_grid(loss, scores, facts),),
             )
         )
-    return Page(
-        title="The gradient normaliser with other losses",
-        claim="The gradient normaliser has minor effect on training with cross entropy and hinge "
-        "loss (Appendix F): 6 and 8 best results with and without it for cross entropy, 6 and 7 "
-        "for hinge.",
-        answer="",
-        claims=tuple(claims),
-        sections=tuple(sections),
-        deviations=(
-            "The paper does not print the settings of these runs. A rate that suits clipped "
-            "gradients need not suit normalised ones, so the rate is chosen from the six of the "
-            "authors' script on a fifth of the training rows; margin and penalty stay as in "
-            "Table 8. Beside it stand Table 8's own rate, and the span over all six, which is "
-            "there to be seen and chooses nothing.",
-            *protocol_deviations(facts),
-        ),
+    return page_of(
+        "exact-normalizer",
+        with_steps(facts),
+        tuple(sections),
+        tuple(claims),
     )
 
 

@@ -19,9 +19,9 @@ __all__ = [
     "gap_claim",
     "grain",
     "printed_gaps",
-    "protocol_deviations",
     "settings_text",
     "tables_of",
+    "with_steps",
 ]
 
 Facts = Mapping[str, Any]
@@ -229,16 +229,10 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(words) or "no penalty"
 
 
-def protocol_deviations(facts: Facts) -> tuple[str, ...]:
-    """Where the paper and its authors' code differ, and which of them is followed."""
+def with_steps(facts: Facts) -> dict[str, Any]:
+    """The facts, and how many steps each table is trained for, as text."""
     steps = [
         f"{facts['epochs'] * steps_of(facts['tables'][name]['train_rows']):,} for {name}"
         for name in tables_of(facts)
     ]
-    return (
-        "The paper says that missing categories become the most frequent one; its code makes them "
-        "a level of their own, and so do we. Means that stand in for missing numbers come from the "
-        "training rows here, from all rows there.",
-        "The paper says 8000 steps; its code, which we follow, trains 16 epochs of as many whole "
-        f"copies of the table as go into 500 batches, shuffled as one: {listed(steps)}.",
-    )
+    return {**facts, "steps_each": listed(steps)}

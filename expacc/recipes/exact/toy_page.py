@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.paper import TOY
+from expacc.recipes.exact.paper import TOY, page_of
 from expacc.recipes.exact.toy import FIVE, LOSSES, THREE, TOYS, Toy, best, percent_text, place_text
 from expacc.recipes.exact.toy_charts import (
     expected_chart,
@@ -19,12 +19,6 @@ from expacc.runner.rows import Row
 
 __all__ = ["write"]
 
-CLAIM = (
-    "Cross entropy and hinge can prefer a threshold of lower accuracy: of three points they "
-    "misclassify one, of five points two, where EXACT gets all of the three and four of the five "
-    "(Section 3, Appendices D and E). A blog post objects that the example withholds the "
-    "temperature from the others: with f(x) = k (x − b) they would find the right answer too."
-)
 SAME = 0.005  # of a threshold: the paper prints two digits
 _NOTES = {  # of the five points
     "exact": "where the descent from b = 0 stops; any threshold from −6 to −5 is as accurate",
@@ -54,28 +48,11 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     sections = [
         *([_thresholds(paper), _accuracies(paper)] if paper else []),
         *([_figures(slices)] if slices else []),
-        *_temperature(parts.get("fixed", {}), trained, parts.get("surface", {})),
+        _temperature(parts.get("fixed", {}), trained, parts.get("surface", {})),
         *([_starts(ways, names)] if ways else []),
-        *_noise(good),
+        _noise(good),
     ]
-    return Page(
-        title="Toy data: accuracy against surrogate losses",
-        claim=CLAIM,
-        answer="",
-        claims=_claims(trained),
-        sections=tuple(sections),
-        deviations=(
-            "EXACT's thresholds come from the descents of the paper and its authors' code (for the "
-            "three points b and σ trained by SGD, for the five σ = 100 · 0.99^step with normalised "
-            "gradients), cut off where nothing moves any more. Appendix E does not print its grid "
-            "of k and b; ours is k = 0.02, 0.04 … 1 and b from 5 below the points to 5 above in "
-            "quarters.",
-            "The logits are (0, f), each with noise of its own, so that P(+1) = Φ(f/(σ√2)).",
-            "All that concerns the blog is ours: k from 0.1 to 3 and b within the points and a "
-            f"little around them, drawn at random {facts.get('starts', 0)} times, the same for all "
-            "losses.",
-        ),
-    )
+    return page_of("exact-toy", {"starts": 0, **facts}, sections, _claims(trained))
 
 
 # --------------------------------------------------------------------------------- the paper's
@@ -144,7 +121,7 @@ def _figures(slices: Sequence[Row]) -> Section:
     )
     return Section(
         title="Landscapes of the paper",
-        grids=(grid,) if lines else (),
+        grids=(grid,),
         charts=(*expected_chart(slices), *margin_chart(slices)),
     )
 
@@ -170,10 +147,8 @@ def _claims(trained: ByLoss) -> tuple[Claim, ...]:
     return tuple(found)
 
 
-def _temperature(fixed: ByLoss, trained: ByLoss, surface: ByLoss) -> list[Section]:
+def _temperature(fixed: ByLoss, trained: ByLoss, surface: ByLoss) -> Section:
     """The temperature held fixed, then trained."""
-    if not fixed and not trained:
-        return []
     landscapes = [
         landscape_chart(
             toy,
@@ -182,25 +157,23 @@ def _temperature(fixed: ByLoss, trained: ByLoss, surface: ByLoss) -> list[Sectio
         )
         for toy in TOYS.values()
     ]
-    return [
-        Section(
-            title="The blog: what the temperature does",
-            text=(
-                "EXACT's σ is a temperature, as the blog says: see below what it does with σ held "
-                "at 1, k = 1. On the three points the paper's comparison shows a missing "
-                "temperature, not a worse loss.",
-                "The five points, which the blog does not discuss, have the temperature free from "
-                "the start. Cross entropy and hinge are convex in k and k b, so that where their "
-                "training ends is the smallest loss there is. f = k (x − b) cannot be right "
-                "everywhere, and they weigh how far wrong a point is.",
-            ),
-            grids=(*(_temperatures(toy, fixed, trained) for toy in TOYS.values()),),
-            charts=(
-                *temperature_chart(fixed),
-                *(drawn for made in landscapes for drawn in made),
-            ),
-        )
-    ]
+    return Section(
+        title="The blog: what the temperature does",
+        text=(
+            "EXACT's σ is a temperature, as the blog says: see below what it does with σ held "
+            "at 1, k = 1. On the three points the paper's comparison shows a missing "
+            "temperature, not a worse loss.",
+            "The five points, which the blog does not discuss, have the temperature free from "
+            "the start. Cross entropy and hinge are convex in k and k b, so that where their "
+            "training ends is the smallest loss there is. f = k (x − b) cannot be right "
+            "everywhere, and they weigh how far wrong a point is.",
+        ),
+        grids=(*(_temperatures(toy, fixed, trained) for toy in TOYS.values()),),
+        charts=(
+            *temperature_chart(fixed),
+            *(drawn for made in landscapes for drawn in made),
+        ),
+    )
 
 
 def _temperatures(toy: Toy, fixed: ByLoss, trained: ByLoss) -> Grid:
@@ -272,7 +245,7 @@ def _starts(ways: ByLoss, names: Mapping[str, str]) -> Section:
     return Section("From random starts", grids=(grid,), charts=(starts_chart(ways, names),))
 
 
-def _noise(rows: Sequence[Row]) -> list[Section]:
+def _noise(rows: Sequence[Row]) -> Section:
     """Other noise in the place of the normal, and -log P in the place of P."""
     found = {
         (row.table, str(row.numbers["noise"]), bool(row.numbers["log"]), row.numbers["way"]): row
@@ -297,4 +270,4 @@ def _noise(rows: Sequence[Row]) -> list[Section]:
         "minima where EXACT has them; what differs is the mean of −log P, shown here. With Gumbel "
         "noise that is cross entropy.",
     )
-    return [Section("The blog: what does the normal buy?", grids=(grid,))] if lines else []
+    return Section("The blog: what does the normal buy?", grids=(grid,))
