@@ -14,7 +14,15 @@ from typing import Any
 import numpy as np
 
 from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
-from expacc.data import SealedTest, Table, TrainRows, derive_seed, holdout, open_split
+from expacc.data import (
+    SealedTest,
+    Table,
+    TrainRows,
+    derive_seed,
+    holdout,
+    open_split,
+    require_train_rows,
+)
 from expacc.recipes import sources
 from expacc.recipes.exact.data import FOLDER, files_of, read_tables, split_of
 from expacc.recipes.exact.paper import METHODS, SEEDS, TABLE_8, TABLES, Settings
@@ -321,6 +329,8 @@ def _train(ask: Ask, data: Data, places: Sequence[Place], trials: bool) -> list[
 
 
 def _without_fifth(ask: Ask, train: TrainRows) -> Ready:
+    """Training rows for trials, which nothing else is taken for."""
+    train = require_train_rows(train)
     cut = holdout(train.labels, HELD, seed=ask["seed"], name=f"{ask['table']}/validation")
     return Ready.of(train, cut.splits[0].test)
 
