@@ -62,12 +62,14 @@ class Claim:
         paper: its outcome there: 'win'.
         ours: its outcome here, with numbers: 'win, −0.31 points, p = 0.003'; '' if not run.
         holds: whether it is so here; None where it was not run or cannot be judged.
+        headline: whether it stands among the results of the README, too.
     """
 
     says: str
     paper: str
     ours: str
     holds: bool | None
+    headline: bool = False
 
     @property
     def verdict(self) -> str:

@@ -8,8 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from expacc.recipes.leaky.paper import LOSSES
-from expacc.recipes.leaky.plateaus import Runs, orders, stuck
+from expacc.recipes.leaky.plateaus import LOSSES, Runs, orders, stuck
 from expacc.report.figures import Chart, chart, tidy_axes
 from expacc.report.palette import INK, looks
 from expacc.runner.rows import Row

@@ -7,7 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from expacc.recipes.leaky.paper import LOSSES, TABLE_4
+from expacc.recipes.page import Number
+from expacc.recipes.paper import load_paper
 from expacc.report.figures import Chart, chart, tidy_axes
 from expacc.report.palette import INK, MUTED, looks
 from expacc.runner.rows import Row
@@ -15,13 +16,15 @@ from expacc.runner.rows import Row
 __all__ = ["curves_chart", "folds_chart"]
 
 _PAIR = ("cross_entropy", "leaky_expected_error")
+LOSSES: dict[str, str] = load_paper("leaky")["losses"]
 _LOOK = looks(set(LOSSES))
 
 Errors = Mapping[tuple[float, str], Mapping[str, float]]
 Words = Callable[[float], str]
+Printed = Mapping[tuple[float, str], Number]
 
 
-def folds_chart(errors: Errors, noises: Sequence[float], words: Words) -> Chart:
+def folds_chart(errors: Errors, printed: Printed, noises: Sequence[float], words: Words) -> Chart:
     """NegLog and LEErr on the same folds, joined by lines; the paper's means as rings."""
     shown = [noise for noise in noises if any(errors[noise, loss] for loss in _PAIR)]
 
@@ -34,7 +37,7 @@ def folds_chart(errors: Errors, noises: Sequence[float], words: Words) -> Chart:
                 axes.plot([0, 1], [own[0][fold], own[1][fold]], color=MUTED, lw=0.8, alpha=0.6)
             for place, loss in enumerate(_PAIR):
                 values, colour = list(own[place].values()), _LOOK[loss].colour
-                theirs = TABLE_4[noise, loss].mean
+                theirs = printed[noise, loss].mean
                 side = (-0.14, 0.14)[place]
                 axes.plot([place + side], [theirs], "o", color=colour, mfc="none", ms=9)
                 if values:

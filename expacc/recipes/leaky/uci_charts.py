@@ -1,6 +1,6 @@
 """The charts of leerr-uci: errors beside the paper's, and what the learning rate does."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
-from expacc.recipes.leaky.paper import LOSSES, TABLE_3
+from expacc.recipes.leaky.uci import LOSSES
 from expacc.recipes.page import Number
 from expacc.report.figures import Chart, chart, tidy_axes
 from expacc.report.palette import INK, MUTED, looks
@@ -19,7 +19,7 @@ _LOOK = looks(set(LOSSES))
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Means = Mapping[str, Mapping[str, Number]]  # table → loss → our error
-Rates = Mapping[str, Mapping[str, Mapping[float, tuple[float, ...]]]]  # … → rate → errors
+Rates = Mapping[str, Mapping[str, Mapping[float, Sequence[float]]]]  # … → rate → errors
 
 
 def _shape(panels: int, width: float) -> tuple[int, int]:
@@ -28,7 +28,7 @@ def _shape(panels: int, width: float) -> tuple[int, int]:
     return across, -(-panels // across)
 
 
-def errors_chart(means: Means) -> Chart:
+def errors_chart(means: Means, printed: Means) -> Chart:
     """Error rates with their spread, the paper's beside ours, a panel per table."""
 
     def draw(width: float) -> Figure:
@@ -36,7 +36,7 @@ def errors_chart(means: Means) -> Chart:
         figure = Figure(figsize=(width, 1.75 * down + 0.45))
         grid = figure.subplots(down, across, squeeze=False)
         for axes, (table, ours) in zip(grid.flat, means.items(), strict=False):
-            _panel(axes, table, ours)
+            _panel(axes, table, ours, printed.get(table, {}))
         for axes in grid.flat[len(means) :]:
             axes.set_visible(False)
         for axes in grid.flat[max(0, len(means) - across) :]:
@@ -62,8 +62,9 @@ def errors_chart(means: Means) -> Chart:
     )
 
 
-def _panel(axes: Axes, table: str, ours: Mapping[str, Number]) -> None:
-    theirs = dict(zip(LOSSES, TABLE_3.get(table, ()), strict=False))
+def _panel(
+    axes: Axes, table: str, ours: Mapping[str, Number], theirs: Mapping[str, Number]
+) -> None:
     for place, loss in enumerate(LOSSES):
         colour = _LOOK[loss].colour
         for number, up, dash, face in (
@@ -95,6 +96,8 @@ def rates_chart(rates: Rates) -> Chart:
         handles: dict[str, Line2D] = {}
         for axes, (table, by_loss) in zip(grid.flat, rates.items(), strict=False):
             for loss, by_rate in by_loss.items():
+                if not by_rate:
+                    continue
                 look = _LOOK[loss]
                 x = sorted(by_rate)
                 mean = [float(np.mean(by_rate[rate])) for rate in x]
@@ -141,8 +144,6 @@ def _widest(rates: Rates) -> str:
         for loss, by_rate in by_loss.items()
         for rate, errors in by_rate.items()
     ]
-    if not found:
-        return "No runs yet."
     spread, table, loss, rate = max(found)
     return (
         f"The folds differ most, by {spread:.1f} points, for {LOSSES[loss]} on {table} at a "

@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from expacc.compare.figures_folds import name_rows
-from expacc.recipes.mixing.paper import ARMS, CE, CONTROL
 from expacc.recipes.mixing.scores import Scores
+from expacc.recipes.mixing.uci import CE, CONTROL, EVERY
 from expacc.report.figures import Chart, chart, tidy_axes
 from expacc.report.figures_many import critical_difference_figure
 from expacc.report.palette import INK, MUTED, Look, looks
@@ -88,7 +88,7 @@ def ranks_chart(key: str, title: str, ranks: CriticalDifference) -> Chart:
 
 def gains_chart(key: str, scores: Scores) -> Chart:
     """Each loss's difference to CE, one dot per table."""
-    names = [name for name in (*ARMS, CONTROL) if name != CE]
+    names = [name for name in EVERY if name != CE]
     means = scores.means()
     gaps = {
         name: means[:, scores.columns([name])[0]] - means[:, scores.columns([CE])[0]]

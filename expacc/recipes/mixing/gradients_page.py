@@ -6,21 +6,21 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from expacc.recipes.page import Comparison, Grid, Number, Page, Section
+from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
+from expacc.recipes.paper import load_paper
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
 from expacc.report.palette import INK, SCALE, looks
+from expacc.report.words import listed
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
 
-CLAIM = (
-    "Adding the expected error to cross entropy moves the gradient's peak away from hopeless rows, "
-    "p near 0: with weights α and β it is largest at p = 0.5 (1 − α/β) (Eq. 13), so that α = 1, "
-    "β = 1/(1 − 2F) emphasise p = F (Eq. 14). Figure 1 draws it."
-)
 EQUAL = 1e-6  # of a peak: golden section finds a flat top to the root of the rounding
-# What the text prints: largest gradient of the true logit, and where.
-PRINTED = {(1.0, 0.0): (0.0, 1.0), (0.0, 1.0): (0.5, 0.25)}
+# What the text prints of the two losses alone.
+PRINTED = {
+    (1.0, 0.0): load_paper("mixing")["peaks"]["cross_entropy"],
+    (0.0, 1.0): load_paper("mixing")["peaks"]["expected_error"],
+}
 FOCUS = {1.0: 0.0, 1.25: 0.1, 5 / 3: 0.2, 2.5: 0.3, 5.0: 0.4}  # Eq. 14, error_weight → F
 
 Mix = tuple[float, float]
@@ -36,21 +36,27 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
             mixes.setdefault((float(weights[0]), float(weights[1])), []).append(row)
     mixes = dict(sorted(mixes.items(), key=_order))
     text = next((row for row in good if row.table == "text"), None)
-    sections = [_figure(mixes), _peaks(mixes)] if mixes else []
-    if text is not None:
-        sections.append(_text(text))
     return Page(
         title="Gradients of mixtures",
-        claim=CLAIM,
-        answer=_answer(mixes, text),
-        sections=tuple(sections),
+        claim=(
+            "Adding the expected error to cross entropy moves the gradient's peak away from "
+            "hopeless rows, p near 0: with weights α and β it is largest at p = 0.5 (1 − α/β) (Eq. "
+            "13), so that α = 1, β = 1/(1 − 2F) emphasise p = F (Eq. 14). Figure 1 draws it."
+        ),
+        answer="",
+        sections=(_figure(mixes), _peaks(mixes)) if mixes else (),
+        claims=tuple(_claims(mixes, text)),
         deviations=(
             "The paper draws its formula; here the loss itself is differentiated, on logits whose "
             "true class has the probability p, and its largest gradient is searched. "
-            f"With {_list(facts.get('classes', []))} classes, the rivals' logits drawn at random.",
+            f"With {listed(facts['classes'])} classes, the rivals' logits drawn at random.",
             "The weights in the figure's legend are not in the text. Ours are those of the "
             "schedule, F = 0, 0.1 … 0.5, and α = 0.5, 0.2, 0.1 beside β = 1; the last is what the "
             "leaky paper uses.",
+            "Eq. 11 is Taylor's remainder without its factor 1/2; with it, the remainder at "
+            "p = 1/4 is (3/4)²/(2 ξ²) with ξ between 1/4 and 1. Its 4.5 is the largest value that "
+            "this can take, at ξ = 1/4, and was taken for the smallest. The direction of the "
+            "argument stays: for small p the expected error is the nearer to the error rate.",
         ),
     )
 
@@ -68,36 +74,6 @@ def _name(mix: Mix) -> str:
     if ce == 0:
         return "expected error alone"
     return f"β = {error:.4g}" if ce == 1 else f"α = {ce:.4g}"
-
-
-def _list(values: Sequence[object]) -> str:
-    words = [str(value) for value in values]
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-def _off(rows: Sequence[Row]) -> float:
-    """How far the measured peak is from 0.5 (1 − α/β), at worst."""
-    return max(abs(row.metrics["peak"] - row.metrics["formula_peak"]) for row in rows)
-
-
-def _answer(mixes: Mapping[Mix, Sequence[Row]], text: Row | None) -> str:
-    if not mixes:
-        return "Nothing has been measured yet."
-    worst = max(_off(rows) for rows in mixes.values())
-    all_rows = [row for rows in mixes.values() for row in rows]
-    thirteen = max(max(r.metrics["off_eq_13"], r.metrics["off_eq_13_rivals"]) for r in all_rows)
-    holds = worst <= EQUAL and thirteen <= EQUAL
-    found = (
-        f"The formula {'holds' if holds else 'does not hold'}: the peaks of {len(mixes)} mixes, "
-        f"found by search on the loss's own gradients, are off it by {worst:.0e} at most, and the "
-        f"gradients are off Eq. 13 by {thirteen:.0e}."
-    )
-    if text is None:
-        return found
-    wrong = [claim for claim, _, _, ok in _claims(text) if not ok]
-    if not wrong:
-        return f"{found} What the text says of the two losses holds too."
-    return f"{found} Of the text's claims about the two losses, {len(wrong)} do not hold."
 
 
 def _figure(mixes: Mapping[Mix, Sequence[Row]]) -> Section:
@@ -192,7 +168,7 @@ def _peaks(mixes: Mapping[Mix, Sequence[Row]]) -> Section:
         heights = [row.metrics["height"] for row in rows]
         printed = PRINTED.get(mix)
         if printed is not None:
-            place, height = printed
+            place, height = printed["at"], printed["height"]
             note = "in the text below Eq. 10"
             beside.append(_row(_name(mix), "peak at p", place, rows, "peak", note))
             beside.append(_row(_name(mix), "largest gradient", height, rows, "height", note))
@@ -220,7 +196,11 @@ def _peaks(mixes: Mapping[Mix, Sequence[Row]]) -> Section:
     )
     return Section(
         title="Peaks",
-        text=(_sizes(mixes),) if base is not None else (),
+        text=(
+            "A mix moves the peak and changes the size of all gradients at once. To tell the two "
+            "effects apart takes cross entropy scaled to the same volume, the paper's Eq. 20 to "
+            "22, in mixing-uci.",
+        ),
         beside=tuple(beside),
         beside_head=("mix", "what"),
         unit="probability or size",
@@ -244,73 +224,50 @@ def _row(
     return Comparison((mix, what), Number(theirs), Number(furthest, count=len(values)), note)
 
 
-def _sizes(mixes: Mapping[Mix, Sequence[Row]]) -> str:
-    base = mixes[1.0, 0.0][0].metrics["mean"]
-    ratios = {mix: rows[0].metrics["mean"] / base for mix, rows in mixes.items()}
-    largest, smallest = max(ratios, key=ratios.__getitem__), min(ratios, key=ratios.__getitem__)
-    return (
-        "A mix moves the peak and changes the size of all gradients at once: over all p they are "
-        f"{ratios[largest]:.2f} times those of cross entropy for {_name(largest)}, and "
-        f"{ratios[smallest]:.2f} times for {_name(smallest)}. To tell the two effects apart takes "
-        "cross entropy scaled to the same volume, the paper's Eq. 20 to 22, in mixing-uci."
-    )
-
-
-def _claims(row: Row) -> list[tuple[str, str, str, bool]]:
-    """Claim, as printed, as measured, whether it holds."""
-    m = row.metrics
+def _claims(mixes: Mapping[Mix, Sequence[Row]], text: Row | None) -> list[Claim]:
+    """What the paper derives and says, as measured."""
+    found = []
+    every = [row for rows in mixes.values() for row in rows]
+    if every:
+        off = max(abs(row.metrics["peak"] - row.metrics["formula_peak"]) for row in every)
+        wrong = max(max(r.metrics["off_eq_13"], r.metrics["off_eq_13_rivals"]) for r in every)
+        for says, most, headline in (
+            (f"peak at p = 0.5 (1 − α/β), of {len(mixes)} mixes", off, True),
+            ("Eq. 13, every gradient", wrong, False),
+        ):
+            ours = f"off by {most:.0e}".replace("-", "−")
+            found.append(Claim(says, "exactly", ours, most <= EQUAL, headline))
+    if text is None:
+        return found
+    m = text.metrics
     half = abs(m["expected_error_rival_peak"] - 0.5) + abs(m["expected_error_rival_peak_own"] - 0.5)
-    return [
+    ce_less_el = "Cross entropy less expected error"
+    for says, paper, ours, holds in (
         (
             "Rival's gradient, cross entropy: largest at the rival's probability",
-            "1", f"{m['cross_entropy_rival_peak']:.2f}", m["cross_entropy_rival_peak"] > 0.99,
+            *("1", f"{m['cross_entropy_rival_peak']:.2f}", m["cross_entropy_rival_peak"] > 0.99),
         ),
         (
             "Rival's gradient, expected error: largest where both probabilities are",
-            "0.5", f"{m['expected_error_rival_peak']:.2f}", half < 0.02,
+            *("0.5", f"{m['expected_error_rival_peak']:.2f}", half < 0.02),
         ),
         (
-            "Cross entropy less expected error for p ≥ 3/4: at most",
-            "0.055", f"{m['remainder_high']:.3f}", m["remainder_high"] <= 0.055,
+            f"{ce_less_el} for p ≥ 3/4",
+            *("≤ 0.055", f"{m['remainder_high']:.3f}", m["remainder_high"] <= 0.055),
         ),
         (
-            "Cross entropy less expected error for p ≤ 1/4: at least",
-            "4.5", f"{m['remainder_low']:.3f}", m["remainder_low"] >= 4.5,
+            f"{ce_less_el} for p ≤ 1/4",
+            *("≥ 4.5", f"{m['remainder_low']:.3f}", m["remainder_low"] >= 4.5),
         ),
         (
-            "Cross entropy's distance from the error, 1, for p ≤ 1/4: at least",
-            "3.5", f"{m['cross_entropy_off_error']:.3f}", m["cross_entropy_off_error"] >= 3.5,
+            "Cross entropy's distance from the error, 1, for p ≤ 1/4",
+            *("≥ 3.5", f"{m['cross_entropy_off_error']:.3f}", m["cross_entropy_off_error"] >= 3.5),
         ),
         (
-            "Expected error's distance from the error, 1, for p ≤ 1/4: at most",
-            "1", f"{m['expected_error_off_error']:.3f}", m["expected_error_off_error"] <= 1,
+            "Expected error's distance from the error, 1, for p ≤ 1/4",
+            *("≤ 1", f"{m['expected_error_off_error']:.3f}", m["expected_error_off_error"] <= 1),
         ),
-        (
-            "Cross entropy less expected error, everywhere: at least",
-            "0", f"{m['least_gap']:.0f}", m["least_gap"] >= 0,
-        ),
-    ]  # fmt: skip
-
-
-def _text(row: Row) -> Section:
-    claims = _claims(row)
-    wrong = {claim for claim, _, _, holds in claims if not holds}
-    notes = []
-    if any("p ≤ 1/4" in claim for claim in wrong):
-        notes.append(
-            "Eq. 11 is Taylor's remainder without its factor 1/2; with it, the remainder at "
-            "p = 1/4 is (3/4)²/(2 ξ²) with ξ between 1/4 and 1. Its 4.5 is the largest value that "
-            "this can take, at ξ = 1/4, and was taken for the smallest. The direction of the "
-            "argument stays: for small p the expected error is the nearer to the error rate."
-        )
-    return Section(
-        title="What the text says of the two losses",
-        grids=(
-            Grid(
-                title="Between Eq. 10 and Eq. 12",
-                head=("claim", "paper", "measured", "holds"),
-                rows=tuple((*claim[:3], "yes" if claim[3] else "no") for claim in claims),
-                note=" ".join(notes),
-            ),
-        ),
-    )
+        (f"{ce_less_el}, everywhere", "≥ 0", f"{m['least_gap']:.0f}", m["least_gap"] >= 0),
+    ):
+        found.append(Claim(says, paper, ours, holds))
+    return found

@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from expacc.recipes.mixing.paper import ARMS, CE, CONTROL, TABLES
+from expacc.recipes.mixing.uci import CE, EVERY, TABLES
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, critical_difference
 
 __all__ = ["Scores", "Statistic", "Summary", "ranking", "scores_of", "summary"]
 
 Floats = NDArray[np.float64]
-EVERY = (*ARMS, CONTROL)
 DIGITS = 8  # of accuracies that are compared: equal numbers of right answers are equal
 
 
