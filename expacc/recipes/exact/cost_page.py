@@ -6,8 +6,8 @@ from typing import Any
 
 from expacc.recipes.exact.charts import COSTED, BySize, growth_chart
 from expacc.recipes.exact.paper import COST, page_of
-from expacc.recipes.page import Comparison, Grid, Number, Page, Section
-from expacc.report.words import NONE, bytes_text, seconds_text
+from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
+from expacc.report.words import NONE, bytes_text, listed, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]
@@ -34,16 +34,22 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
         "exact-cost",
         {"device": "cpu", **facts},
         (
-            *([_growth(parts)] if any(parts.values()) else []),
+            _growth(parts),
             *([_classes(by_classes, networks)] if by_classes else []),
             *([_samples(by_samples)] if by_samples else []),
-            *(
-                [_overheads(by_classes, networks, linear)]
-                if linear or (networks and by_classes)
-                else []
-            ),
+            _overheads(by_classes, networks, linear),
         ),
+        (_claim(by_classes),),
     )
+
+
+def _claim(found: BySize) -> Claim:
+    fits = [exponent(found.get("genz", {}), metric, FROM["classes"]) for metric in METRICS]
+    slopes, printed = [fit[0] for fit in fits if fit], COST["exponents"]["classes"]
+    says = "The authors' sampler grows with the square of the classes, in time and memory"
+    holds = all(abs(slope - printed) <= SLACK for slope in slopes) if slopes else None
+    ours = listed([f"{slope:.2f}" for slope in slopes]) if slopes else ""
+    return Claim(says, f"{printed:g}", ours, holds, headline=True)
 
 
 def _by(rows: Sequence[Row], part: str) -> dict[str, dict[int, Row]]:

@@ -76,8 +76,9 @@ def _claim(found: BySize) -> Claim:
     printed: int = INTEGRAL["samples"]
     says = "Samples of Monte Carlo for the gradient error of one of Genz', as a power of two"
     if needed is None:
-        return Claim(says, f"{printed}", "", None)
-    return Claim(says, f"{printed}", f"{needed:,.0f}", _next_power(needed) == printed)
+        return Claim(says, f"{printed}", "", None, headline=True)
+    same = _next_power(needed) == printed
+    return Claim(says, f"{printed}", f"{needed:,.0f}", same, headline=True)
 
 
 def _samples(cases: Mapping[str, BySize]) -> Section:

@@ -79,11 +79,11 @@ def _claim(says: str, method: str, other: str, sign: int, scores: Scores, facts:
     gaps = scores.gaps("given", method, other, facts)
     words = {-1: "worse", 0: "no clear difference", 1: "better"}[sign]
     if not gaps:
-        return Claim(says, words, "", None)
+        return Claim(says, words, "", None, headline=True)
     mean, error = float(np.mean(list(gaps.values()))), _error(gaps)
     clear = 0 if abs(mean) <= 2 * error else 1 if mean > 0 else -1
     found = f"{_mean_text(gaps)} points; better / level / worse on {counts_text(gaps)} tables"
-    return Claim(says, words, found, clear == sign)
+    return Claim(says, words, found, clear == sign, headline=True)
 
 
 def _error(gaps: Mapping[str, float]) -> float:

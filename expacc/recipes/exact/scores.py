@@ -154,11 +154,11 @@ def gap_claim(
         holds: of the paper's mean and ours, whether it is so here.
     """
     if not gaps:
-        return Claim(says, "", "", None)
+        return Claim(says, "", "", None, headline=True)
     theirs = float(np.mean(list(printed_gaps(printed, *columns, list(gaps)).values())))
     ours = float(np.mean(list(gaps.values())))
     found = f"{signed(ours)}; better / level / worse on {counts_text(gaps)} tables"
-    return Claim(says, signed(theirs), found, holds(theirs, ours))
+    return Claim(says, signed(theirs), found, holds(theirs, ours), headline=True)
 
 
 def printed_gaps(

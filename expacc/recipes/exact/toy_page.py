@@ -143,7 +143,8 @@ def _claims(trained: ByLoss) -> tuple[Claim, ...]:
             ours = "" if row is None else percent_text(row.metrics)
             reached = row is not None and row.metrics["accuracy"] > highest - 1e-9
             holds = None if row is None else reached == right
-            found.append(Claim(says.format(loss_name(loss)), f"{100 * share:.0f} %", ours, holds))
+            said = says.format(loss_name(loss))
+            found.append(Claim(said, f"{100 * share:.0f} %", ours, holds, headline=True))
     return tuple(found)
 
 
