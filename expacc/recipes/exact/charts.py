@@ -79,7 +79,7 @@ def gains_chart(
         "one test row either way: what lies in it is no difference."
     )
     draw = partial(dots, series=gains, looks=_SERIES, grain=grain, label=f"{less} (points)")
-    return (chart(key, title, caption, f"{less} in points. {said}.", draw),) if gains else ()
+    return (chart(key, title, caption, f"In points, {less}. {said}.", draw),) if gains else ()
 
 
 # ---------------------------------------------------------------------------------- the integral
