@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 
-from expacc.recipes.page import Comparison, Grid, Number, Page, Section
+from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 from expacc.recipes.recipe import Recipe, Work
 from expacc.recipes.sources import file, missing, need
 from expacc.runner.items import WorkItem
@@ -113,6 +113,11 @@ def page_of(rows, *, tables=TABLES, words=as_it_is):
         words(f"Of {len(rows)} runs, all were fast."),
         sections,
         (words("We had two seeds."),),
+        (
+            Claim(words("car is best"), words("95.2"), words("98.2"), True, headline=True),
+            Claim(words("wine is best"), words("99"), words("94"), False),
+            Claim(words("adult is best"), words("85"), "", None),
+        ),
     )
 
 

@@ -107,7 +107,7 @@ EXTRAS = {
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
     "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "jinja2", "markupsafe"},
+    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},
     "stats": {"numpy", "scipy", "scikit_posthocs"},

@@ -21,20 +21,18 @@ from study_samples import PAYLOADS
 
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
+pytest.importorskip("markdown_it")
 pytest.importorskip("scipy")
 
 from expacc.cli import main
-from expacc.recipes import index as book
 from expacc.recipes import registry, sources
-from expacc.recipes.machine import commit, machine
-from expacc.recipes.page import Comparison, Number, Page, Section
-from expacc.recipes.page_html import page_html
-from expacc.recipes.page_markdown import page_markdown
-from expacc.recipes.page_text import beside_table, verdict_counts
-from expacc.recipes.provenance import Account, Failure, Result
+from expacc.recipes import results as book
+from expacc.recipes.page import Comparison, Number, Page, Section, answer_of, verdict_counts
+from expacc.recipes.provenance import Account, Failure, Result, commit, machine
 from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.results import content_of, read_content, write_files
 from expacc.recipes.runner import How, load_result, run_recipe
-from expacc.recipes.summary import read_summary, summary, write_files
+from expacc.recipes.writer import beside_table, page_html, page_markdown
 from expacc.runner.store import Store
 
 ONE, ALONE, DATA = fake_recipes.RECIPES
@@ -45,6 +43,7 @@ HERE = How(workers=0, progress=False)
 def fake(monkeypatch, tmp_path):
     """The fake recipes alone, no data, an empty folder to work in."""
     monkeypatch.setattr(registry, "MODULES", ["fake_recipes"])
+    monkeypatch.setattr(registry, "PAPERS", [])
     monkeypatch.delenv("EXPACC_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -212,12 +211,12 @@ def test_no_value_of_a_store_is_a_bug(fake, capsys, place):
 def test_a_damaged_summary_is_no_page(fake, bad):
     result, _ = run(ONE, fake, seeds=1)
     content = write_files(result, fake)
-    assert read_summary(fake) is not None
+    assert read_content(fake) is not None
     if bad is None:
         content["seconds"] = 1e300
         bad = json.dumps(content)
     (fake / "page.json").write_bytes(bad.encode("utf-8", "surrogatepass"))
-    assert read_summary(fake) is None
+    assert read_content(fake) is None
 
 
 def test_failed_parts_are_rows_with_a_reason_and_are_tried_again(tmp_path, monkeypatch):
@@ -395,15 +394,15 @@ def test_a_page_of_no_rows_at_all():
 
 def test_numbers_are_written_to_the_digit_that_counts():
     row = Comparison(("x",), Number(0.5, 0.01, 3), Number(0.51234, 0.001, 3))
-    table = beside_table(Section("t", beside=(row,), beside_head=("name",), slack=0.01))
-    (line,) = table.lines
-    assert (line.theirs, line.ours, line.difference) == ("0.500 ± 0.010", "0.512 ± 0.001", "+0.012")
-    assert line.verdict == "within"
-    assert (line.count, "Ours over 3 runs." in table.caption) == ("", True)
-    two = replace(row, ours=Number(0.5, None, 7))
-    table = beside_table(Section("t", beside=(row, two)))
-    assert [line.count for line in table.lines] == ["3 runs", "7 runs"]
-    assert beside_table(Section("t")) is None
+    section = Section("t", beside=(row,), beside_head=("name",), slack=0.01)
+    caption, head, (line,) = beside_table(section)
+    assert line == ["x", "0.500 ± 0.010", "0.512 ± 0.001", "+0.012", "within"]
+    assert head == ["name", "paper", "ours", "difference", "verdict"]
+    assert "Ours over 3 runs." in caption
+    two = replace(row, ours=Number(0.5, None, 7), note="why")
+    _, head, rows = beside_table(Section("t", beside=(row, two)))
+    assert head[-1] == "note"
+    assert [(line[2][-4:], line[-1]) for line in rows] == [(" (3)", ""), (" (7)", "why")]
 
 
 def hostile():
@@ -459,14 +458,14 @@ def test_long_tables_are_folded_away_in_markdown():
 def test_files_of_a_result_and_what_the_book_reads_of_them(tmp_path):
     result = sample(seconds=3.0, runs=12, parts=6, parts_done=6, missing=("a",))
     content = write_files(result, tmp_path)
-    assert read_summary(tmp_path) == summary(result)
+    assert read_content(tmp_path) == json.loads(json.dumps(content_of(result)))
     assert json.loads((tmp_path / "page.json").read_text()) == json.loads(json.dumps(content))
     first = content["numbers"][0]
     assert first["labels"] == {"table": "adult", "method": "EXACT", "rows": "test"}
     assert first["verdict"] == "within"
     (tmp_path / "page.json").write_text("{")
-    assert read_summary(tmp_path) is None
-    assert read_summary(tmp_path / "nowhere") is None
+    assert read_content(tmp_path) is None
+    assert read_content(tmp_path / "nowhere") is None
 
 
 # The book and the documents
@@ -479,10 +478,10 @@ def test_the_book_lists_all_and_links_what_is_there(fake):
     text = path.read_text()
     assert path.name == "index.html"
     assert re.findall(r'<a href="(?!#)([^"]+)"', text) == ["fake-one/page.html"]
-    for part in ("Of 12 runs", "1 within", "2 below", "no &lt;data&gt; here", "1 min 1 s"):
+    for part in ("Of 12 runs", "no &lt;data&gt; here", "12 runs, 0 failed; 1 min 1 s"):
         assert part in text
     assert "Not run yet: expacc reproduce fake-alone" in text
-    assert "1 of 4 numbers agree with the papers&#39;, 1 above, 2 below." in text
+    assert "1 of 4 numbers agree with the paper&#39;s, 1 above, 2 below; 3 new." in text
     empty = book.write_book(fake / "none", registry.recipes(), quick=True)
     assert empty.name == "index-quick.html"
     assert "Nothing has been run yet." in empty.read_text()
@@ -497,16 +496,46 @@ def test_documents_are_made_of_results():
         runs=12,
         commits=("abc",),
     )
-    text = book.results_markdown([result])
-    assert "expacc reproduce fake-one --data DIR --seeds 3\n" in text
+    content = book.portable(content_of(result))
+    assert content["command"] == "expacc reproduce fake-one --data DIR --seeds 3"
+    text = book.results_markdown([content])
+    assert "`expacc reproduce fake-one --data DIR --seeds 3`" in text
     assert "/home/me" not in text
     assert text.count("\n# ") + text.startswith("# ") == 1
-    assert "## Accuracy of EXACT" in text
-    section = book.readme_section([summary(result)])
-    assert "`fake-one`" in section
+    assert "## fake-one" in text
+    assert "| [fake-one](#fake-one) | EXACT, Table 1 | 1 of 2 | 1 of 4 | 12 |" in text
+    section = book.readme_section([content])
+    assert section.count("docs/results.md#fake-one") == 1  # one claim is a headline
+    assert "| holds |" in section
     assert "Fast one" in section
     assert "commit abc" in section
     assert not re.search(r"(?<!\\)<script", text + section)
+
+
+@pytest.mark.parametrize(
+    ("commits", "more", "why"),
+    [
+        (("abc",), {}, ""),
+        (("abc+",), {}, "clean commit"),
+        ((), {}, "clean commit"),
+        (("abc", "def"), {}, "one commit"),
+        (("abc",), {"quick": True}, "whole"),
+        (("abc",), {"parts": 2}, "whole"),
+    ],
+)
+def test_only_what_can_be_made_again_is_published(commits, more, why):
+    reason = book.refuse_unclean(content_of(sample(commits=commits, **more)))
+    assert (why in reason) if why else not reason
+
+
+def test_a_page_without_an_answer_counts_its_claims_and_numbers():
+    page = replace(fake_recipes.page_of(_rows()), answer="")
+    assert answer_of(page) == (
+        "1 of 2 claims of the paper hold. 1 of 4 numbers agree with the paper's, 1 above, 2 below; "
+        "3 new."
+    )
+    text = page_markdown(Result(ONE, page, Account()))
+    assert "| adult is best | 85 | – | not run |" in text
 
 
 def test_a_document_keeps_what_is_outside_its_markers():
@@ -545,7 +574,7 @@ def test_one_recipe_from_the_command_to_the_page(fake, capsys):
     assert command("fake-one", "--workers", "0") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "fake-one: Of 12 runs, all were fast."
-    assert "1 of 4 numbers agree" in lines[1]
+    assert lines[1] == "  12 runs."
     assert lines[-1] == "Page: expacc-reproduce/fake-one/page.html"
     page = fake / "expacc-reproduce/fake-one/page.html"
     assert "expacc reproduce fake-one --workers 0" in page.read_text()
@@ -695,10 +724,18 @@ def test_make_writes_documents_from_stored_rows(fake, capsys, monkeypatch):
     monkeypatch.syspath_prepend(root / "docs")
     import write_results
 
-    assert command("--all", "--workers", "0", "-q") == 0
     shutil.copy(root / "README.md", fake / "README.md")
-    write_results.main(fake / "expacc-reproduce", fake / "results.md", fake / "README.md")
-    assert capsys.readouterr().out.endswith("2 of 3 recipes → results.md, README.md\n")
-    assert "`fake-one`: EXACT, Table 1." in (fake / "results.md").read_text()
+    for commits, code, told in (
+        ("abc+", 1, "0 of 3 recipes → results.md, README.md; 2 refused\n"),
+        ("abc", 0, "2 of 3 recipes → results.md, README.md; 0 refused\n"),
+    ):
+        monkeypatch.setattr("expacc.recipes.runner.commit", lambda found=commits: found)
+        assert command("--all", "--workers", "0", "-q", "--fresh") == 0
+        assert write_results.main(fake / "expacc-reproduce", fake, fake / "README.md") == code
+        out = capsys.readouterr().out
+        assert out.endswith(told)
+        assert ("uncommitted changes" in out) == bool(code)
+    assert read_content(fake / "results/fake-one.json")["commit"] == "abc"
+    assert "| [fake-one](#fake-one) | EXACT, Table 1 |" in (fake / "results.md").read_text()
     between = (fake / "README.md").read_text().split(book.MARKERS[0])[1].split(book.MARKERS[1])[0]
-    assert "| `fake-alone` | mixing, Fig. 7, §6.3 |" in between
+    assert "| [fake-alone](docs/results.md#fake-alone) | car is best |" in between

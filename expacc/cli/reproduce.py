@@ -148,7 +148,7 @@ def reproduce(
 
 def _all(found: Sequence["Recipe"], ask: "RecipeOptions", where: Where, screen: Screen) -> None:
     """Everything that the data allows, one after the other; then the book."""
-    from expacc.recipes.index import folder_of
+    from expacc.recipes.results import folder_of
     from expacc.recipes.runner import has_rows
 
     left_out: dict[str, str] = {}
@@ -183,7 +183,7 @@ def _check_device(ask: "RecipeOptions") -> None:
 
 
 def _folder(one: "Recipe", ask: "RecipeOptions", where: Where) -> Path:
-    from expacc.recipes.index import folder_of
+    from expacc.recipes.results import folder_of
 
     return folder_of(where.out, one.name, quick=ask.quick)
 
@@ -238,22 +238,21 @@ def _page(one: "Recipe", ask: "RecipeOptions", where: Where, screen: Screen) -> 
 
 def _tell(result: Any, out: Path, screen: Screen) -> dict[str, Any]:
     """Write the page; print the answer, and how the numbers compare."""
-    from expacc.recipes.page_text import counts_text, verdict_counts
-    from expacc.recipes.summary import PAGE, write_files
+    from expacc.recipes.results import PAGE, write_files
 
     content = write_files(result, out)
     account = result.account
-    screen.say(f"{result.recipe.name}: {result.page.answer}", "bold")
+    screen.say(f"{result.recipe.name}: {content['answer']}", "bold")
     failed = f", {account.failed:,} failed" if account.failed else ""
-    screen.say(f"  {counts_text(verdict_counts(result.page))}; {account.runs:,} runs{failed}.")
+    screen.say(f"  {account.runs:,} runs{failed}.")
     if not account.finished:
         screen.say(f"  Not finished: {account.parts_done} of {account.parts} parts are done.")
     return {**content, "page": shown_path(out / PAGE)}
 
 
 def _book(ask: "RecipeOptions", where: Where, left_out: Mapping[str, str]) -> Path:
-    from expacc.recipes.index import write_book
     from expacc.recipes.registry import recipes
+    from expacc.recipes.results import write_book
 
     return write_book(where.out, recipes(), quick=ask.quick, left_out=left_out)
 

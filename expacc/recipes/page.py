@@ -5,7 +5,8 @@ A page is a list of tables and figures. What the paper says stands as ``Claim``s
 from them. No code of a page puts sentences together: text is fixed, or left out.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,23 @@ from expacc.report.words import mean_spread
 if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
     from expacc.report.figures import Chart
 
-__all__ = ["Claim", "Comparison", "Grid", "Number", "Page", "Section", "number_of", "verdict"]
+__all__ = [
+    "VERDICTS",
+    "Claim",
+    "Comparison",
+    "Grid",
+    "Number",
+    "Page",
+    "Section",
+    "answer_of",
+    "claim_counts",
+    "counts_text",
+    "number_of",
+    "verdict",
+    "verdict_counts",
+]
+
+VERDICTS = ("within", "above", "below", "new", "not run")
 
 SLACK = 0.7  # points: what one split and a handful of seeds leave open, whatever the paper's spread
 
@@ -178,3 +195,41 @@ class Page:
     sections: tuple[Section, ...]
     deviations: tuple[str, ...] = ()
     claims: tuple[Claim, ...] = ()
+
+
+def verdict_counts(page: Page) -> dict[str, int]:
+    """How many numbers of the page have which verdict; those that none has are left out."""
+    found = Counter(
+        verdict(row, section.slack) for section in page.sections for row in section.beside
+    )
+    return {name: found[name] for name in VERDICTS if found[name]}
+
+
+def claim_counts(page: Page) -> tuple[int, int]:
+    """How many claims hold, and how many were judged."""
+    judged = [claim.holds for claim in page.claims if claim.holds is not None]
+    return sum(judged), len(judged)
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """The verdicts of numbers in words.
+
+    >>> counts_text({"within": 18, "below": 2, "not run": 4})
+    "18 of 20 numbers agree with the paper's, 2 below; 4 not run"
+    >>> counts_text({})
+    'no number of the paper to hold ours against'
+    """
+    judged = sum(counts.get(name, 0) for name in ("within", "above", "below"))
+    parts = [f"{counts.get('within', 0)} of {judged} numbers agree with the paper's"]
+    parts += [f"{counts[name]} {name}" for name in ("above", "below") if counts.get(name)]
+    text = ", ".join(parts) if judged else "no number of the paper to hold ours against"
+    left = [f"{counts[name]} {name}" for name in ("new", "not run") if counts.get(name)]
+    return "; ".join([text, *left])
+
+
+def answer_of(page: Page) -> str:
+    """What stands first: the page's own sentence, or how many claims and numbers hold."""
+    held, judged = claim_counts(page)
+    claims = f"{held} of {judged} claims of the paper hold. " if judged else ""
+    numbers = counts_text(verdict_counts(page))
+    return page.answer or f"{claims}{numbers[0].upper()}{numbers[1:]}."

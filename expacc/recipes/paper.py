@@ -22,9 +22,18 @@ from typing import Any
 from expacc.recipes.page import Number
 from expacc.recipes.recipe import Recipe
 
-__all__ = ["load_paper", "numbers", "recipes_of"]
+__all__ = ["PAPERS", "load_paper", "numbers", "paper_titles", "recipes_of"]
 
 FILE = "paper.toml"
+PAPERS = ["exact", "leaky", "mixing"]  # the folders, in the order of the recipes
+
+
+def paper_titles() -> dict[str, str]:
+    """Short name of a paper → its title."""
+    found: dict[str, str] = {}
+    for paper in map(load_paper, PAPERS):
+        found |= {paper["name"]: paper["title"], **paper.get("titles", {})}
+    return found
 
 
 @functools.cache

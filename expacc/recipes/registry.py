@@ -3,14 +3,13 @@
 import difflib
 from importlib import import_module
 
-from expacc.recipes.paper import recipes_of
+from expacc.recipes.paper import PAPERS, recipes_of
 from expacc.recipes.recipe import Recipe
 
 __all__ = ["MODULES", "PAPERS", "recipe", "recipes"]
 
 # Further modules that end with RECIPES and are cheap to import.
 MODULES: list[str] = []
-PAPERS = ["exact", "leaky", "mixing"]  # folders with a paper.toml
 
 
 def recipes() -> dict[str, Recipe]:

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from expacc.recipes.machine import commit, machine
-from expacc.recipes.provenance import Account, Result, failures_of
+from expacc.recipes.provenance import Account, Result, commit, failures_of, machine
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 from expacc.runner.columns import LONGEST
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for
