@@ -96,7 +96,7 @@ def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
         ),
         tuple(
             gap_claim(
-                f"EXACT {name} less whole EXACT on the test rows, mean in points: as much is lost",
+                f"EXACT {name} loses as much on the test rows, points",
                 TABLE_4,
                 (part, "exact"),
                 gaps[part],
@@ -119,7 +119,7 @@ def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
     for loss, (name, number, printed) in _LOSSES.items():
         claims.append(
             gap_claim(
-                f"The normaliser does little to {name} on the test rows, mean in points",
+                f"The normaliser does little to {name} on the test rows, points",
                 printed,
                 ("with", "without"),
                 scores.gaps("search", f"{loss}: normaliser", loss, facts, other_part="given"),
@@ -231,7 +231,7 @@ def _claim(says: str, method: str, other: str, sign: int, scores: Scores, facts:
         return Claim(says, words, "", None, headline=True)
     mean, error = float(np.mean(list(gaps.values()))), _error(gaps)
     clear = 0 if abs(mean) <= 2 * error else 1 if mean > 0 else -1
-    found = f"{_mean_text(gaps)} points; better / level / worse on {counts_text(gaps)} tables"
+    found = f"{_mean_text(gaps)} points; better / level / worse: {counts_text(gaps)}"
     return Claim(says, words, found, clear == sign, headline=True)
 
 

@@ -43,7 +43,7 @@ class Scores:
         self.cpu: dict[str, float] = {}
         for row in rows:
             part = str(row.numbers.get("part", "given"))
-            self.cpu[part] = self.cpu.get(part, 0.0) + row.seconds
+            self.cpu[part] = self.cpu.get(part, 0.0) + row.metrics.get("cpu_seconds", 0.0)
             if row.kind != "trial":
                 kept = self._good if row.failure is None else self._bad
                 kept.setdefault((part, row.table, row.loss), []).append(row)
@@ -157,7 +157,7 @@ def gap_claim(
         return Claim(says, "", "", None, headline=True)
     theirs = float(np.mean(list(printed_gaps(printed, *columns, list(gaps)).values())))
     ours = float(np.mean(list(gaps.values())))
-    found = f"{signed(ours)}; better / level / worse on {counts_text(gaps)} tables"
+    found = f"{signed(ours)}; better / level / worse: {counts_text(gaps)}"
     return Claim(says, signed(theirs), found, holds(theirs, ours), headline=True)
 
 

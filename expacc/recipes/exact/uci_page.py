@@ -61,14 +61,14 @@ def write(rows: Sequence[Row], facts: Facts) -> Page:
 
 
 _SETTINGS = {
-    "given": "with Table 8's settings",
-    "splits": "with the same on other splits",
-    "search": "with settings of a clean search",
+    "given": "Table 8's settings",
+    "splits": "the same on other splits",
+    "search": "settings of a clean search",
 }
 
 
 def _gain_claim(part: str, gaps: Gaps) -> Claim:
-    says = f"EXACT gains over cross entropy on the test rows, {_SETTINGS[part]}, mean in points"
+    says = f"EXACT over cross entropy on the test rows, points, {_SETTINGS[part]}"
     return gap_claim(
         says, TABLE_2, ("exact", _CE), gaps, lambda theirs, ours: ours >= theirs - SLACK
     )
@@ -76,7 +76,8 @@ def _gain_claim(part: str, gaps: Gaps) -> Claim:
 
 def _best_claim(where: Where, scores: Scores, facts: Facts) -> Claim:
     counted, theirs, ours = _best("exact", where, scores, facts)
-    says = f"EXACT is highest on the {where} rows, ties counted"
+    rows = {"train": "training", "test": "test"}[where]
+    says = f"EXACT is highest on the {rows} rows, ties counted"
     texts = [f"{tally} of {counted} tables" for tally in (theirs, ours)]
     return Claim(says, texts[0], texts[1], ours >= theirs if counted else None)
 
