@@ -22,12 +22,20 @@ from study_samples import PAYLOADS
 from expacc.cli import main
 from expacc.recipes import registry, sources
 from expacc.recipes import results as book
-from expacc.recipes.page import Comparison, Number, Page, Section, answer_of, verdict_counts
+from expacc.recipes.page import (
+    Comparison,
+    Number,
+    Page,
+    Section,
+    answer_of,
+    beside_table,
+    verdict_counts,
+)
 from expacc.recipes.provenance import Account, Failure, Result, commit, machine
 from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.results import content_of, read_content, write_files
 from expacc.recipes.runner import How, load_result, run_recipe
-from expacc.recipes.writer import beside_table, page_html, page_markdown
+from expacc.recipes.writer import page_html, page_markdown
 from expacc.runner.store import Store
 
 ONE, ALONE, DATA = fake_recipes.RECIPES

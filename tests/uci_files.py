@@ -98,20 +98,48 @@ def _workbook(pairs: Pairs) -> bytes:
 
 
 def _old_workbook(pairs: Pairs) -> bytes:
-    """The .xls of Excel 2, the simplest that there is: a stream of records."""
+    """The .xls of Excel 97: one sheet of records, and no styles."""
     head = ["MouseID", "DYRK1A_N", "ITSN1_N", "Genotype", "Treatment", "Behavior", "class"]
     cells: list[list[str | float | None]] = [list(head)]
     for place, (kind, noise) in enumerate(pairs):
         gap = None if place % 7 == 0 else noise
         words = ("Control", "Saline", "C/S", f"c-{kind}")
         cells.append([f"3{place}_1", kind + noise / 10, gap, *words])
-    parts = [struct.pack("<HHHH", 9, 4, 2, 0x10)]
+
+    def record(code: int, data: bytes = b"") -> bytes:
+        return struct.pack("<HH", code, len(data)) + data
+
+    def start(kind: int) -> bytes:
+        return record(0x809, struct.pack("<HHHHII", 0x600, kind, 0, 0, 0, 6))
+
+    sheet = start(0x10)
     for down, row in enumerate(cells):
         for across, cell in enumerate(row):
-            where = struct.pack("<HH3x", down, across)
+            where = struct.pack("<HHH", down, across, 0)
             if isinstance(cell, str):
-                text = bytes([len(cell)]) + cell.encode()
-                parts.append(struct.pack("<HH", 4, 7 + len(text)) + where + text)
+                sheet += record(0x204, where + struct.pack("<HB", len(cell), 0) + cell.encode())
             elif cell is not None:
-                parts.append(struct.pack("<HH", 3, 15) + where + struct.pack("<d", cell))
-    return b"".join([*parts, struct.pack("<HH", 10, 0)])
+                sheet += record(0x203, where + struct.pack("<d", cell))
+    name = record(0x85, struct.pack("<IHBB", 0, 0, 5, 0) + b"mouse")
+    first = len(start(5)) + len(name) + 4  # where the sheet begins
+    name = record(0x85, struct.pack("<IHBB", first, 0, 5, 0) + b"mouse")
+    return _compound(start(5) + name + record(0xA) + sheet + record(0xA))
+
+
+def _compound(book: bytes) -> bytes:
+    """A compound file with one stream: a sector of chains, one of names, then the book."""
+    end, free, size = 0xFFFFFFFE, 0xFFFFFFFF, 512
+    count = max(8, -(-len(book) // size))  # a shorter stream would have to lie in a file within
+    chains = [0xFFFFFFFD, end, *range(3, count + 2), end]
+
+    def entry(name: str, kind: int, below: int, start: int, length: int) -> bytes:
+        text = name.encode("utf-16-le") + b"\0\0"
+        tree = struct.pack("<HBBIII", len(text), kind, 1, free, free, below)
+        return text.ljust(64, b"\0") + tree + bytes(36) + struct.pack("<IQ", start, length)
+
+    names = entry("Root Entry", 5, 1, end, 0) + entry("Workbook", 2, free, 2, count * size)
+    head = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
+    head += struct.pack("<HHHHH6xIIIIIIIII", 62, 3, 0xFFFE, 9, 6, 0, 1, 1, 0, 4096, end, 0, end, 0)
+    head += struct.pack("<109I", 0, *[free] * 108)
+    table = struct.pack(f"<{size // 4}I", *chains, *[free] * (size // 4 - len(chains)))
+    return head + table + names.ljust(size, b"\0") + book.ljust(count * size, b"\0")

@@ -25,7 +25,7 @@ from expacc.recipes.recipe import Recipe
 __all__ = ["PAPERS", "load_paper", "numbers", "paper_titles", "recipes_of"]
 
 FILE = "paper.toml"
-PAPERS = ["leaky", "mixing"]  # the folders, in the order of the recipes
+PAPERS = ["exact", "leaky", "mixing"]  # the folders, in the order of the recipes
 
 
 def paper_titles() -> dict[str, str]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
     from expacc.runner.items import FailedRows, Shared, WorkItem
     from expacc.runner.rows import Row
 
-__all__ = ["Recipe", "RecipeOptions", "Work"]
+__all__ = ["Recipe", "RecipeOptions", "Work", "failed_row"]
 
 Paper = Literal["EXACT", "leaky expected error", "mixing", "blog"]
 
@@ -84,3 +84,22 @@ class Recipe:
     plan: Callable[[RecipeOptions], Work]
     write: Callable[[Sequence["Row"], Mapping[str, Any]], Page]
     alone: bool = False
+
+
+def failed_row(item: "WorkItem", reason: str) -> list["Row"]:
+    """The row of an item that gave none, where items are no sweep over tables."""
+    from expacc.runner.rows import Row
+
+    asked = item.payload
+    return [
+        Row(
+            key=f"{item.key}/failed",
+            item=item.key,
+            kind="final",
+            table=str(asked.get("toy") or asked.get("case") or asked.get("part", "")),
+            loss=str(asked.get("loss") or asked.get("method") or "exact"),
+            fold=str(asked.get("part", "")),
+            numbers=dict(asked),
+            failure=reason,
+        )
+    ]

@@ -8,8 +8,8 @@ from expacc.recipes.recipe import Recipe
 
 __all__ = ["MODULES", "PAPERS", "recipe", "recipes"]
 
-# Modules that end with RECIPES and are cheap to import; until exact/ has a paper.toml.
-MODULES = ["expacc.recipes.exact.pictures", "expacc.recipes.exact.tables"]
+# Further modules that end with RECIPES and are cheap to import.
+MODULES: list[str] = []
 
 
 def recipes() -> dict[str, Recipe]:
@@ -19,8 +19,8 @@ def recipes() -> dict[str, Recipe]:
         ValueError: two recipes have the same name.
     """
     found: dict[str, Recipe] = {}
-    declared = [one for module in MODULES for one in import_module(module).RECIPES]
-    declared += [one for folder in PAPERS for one in recipes_of(folder)]
+    declared = [one for folder in PAPERS for one in recipes_of(folder)]
+    declared += [one for module in MODULES for one in import_module(module).RECIPES]
     for one in declared:
         if one.name in found:
             raise ValueError(f"recipes must have different names; got {one.name!r} twice.")

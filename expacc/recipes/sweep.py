@@ -20,7 +20,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -228,12 +228,8 @@ class Sweep:
             **more,
         }
         trials, cells = sum(map(len, settings.values())), len(folds) * len(seeds)
-        counts = {
-            "none": cells * trials,
-            "keep": cells * (trials + len(settings)),
-            "retrain": trials + cells * len(settings),
-        }
-        return WorkItem(key, payload, counts[search])
+        finals = 0 if search == "none" else cells * len(settings)
+        return WorkItem(key, payload, (1 if search == "retrain" else cells) * trials + finals)
 
     def work(
         self,
@@ -244,14 +240,8 @@ class Sweep:
         facts: Mapping[str, Any],
     ) -> Work:
         """All items, with what they share; see ``Work``."""
-        return Work(
-            items=tuple(items),
-            executor="expacc.recipes.sweep:execute",
-            failed_rows=failed_rows,
-            shared=shared,
-            missing=tuple(missing),
-            facts=facts,
-        )
+        executor = "expacc.recipes.sweep:execute"
+        return Work(tuple(items), executor, failed_rows, shared, tuple(missing), facts)
 
     def outcomes(
         self, ask: Ask, parts: Sequence[Data], places: Sequence[Place], *, trials: bool
@@ -265,9 +255,7 @@ class Sweep:
                 found.update(zip(own, train(ask, data, own, trials), strict=True))
         return {place: found[place] for place in places}
 
-    def _train(
-        self, ask: Ask, data: Data, places: Sequence[Place], trials: bool
-    ) -> Sequence[Outcome]:
+    def _train(self, ask: Ask, data: Data, places: Sequence[Place], _: bool) -> Sequence[Outcome]:
         if self.run is None or self.config is None:
             raise TypeError(f"{self.name} must have run and config, or train; got neither.")
         together: dict[TrainConfig, list[Place]] = {}
@@ -276,13 +264,8 @@ class Sweep:
         found: dict[Place, Outcome] = {}
         for config, own in together.items():
             runs = [self.run(ask, data, place) for place in own]
-            results = train_runs(
-                data.rows,
-                runs,
-                config,
-                device=ask["device"],
-                share_batches=self.share_batches,
-            )
+            how: dict[str, Any] = {"device": ask["device"], "share_batches": self.share_batches}
+            results = train_runs(data.rows, runs, config, **how)
             found.update(zip(own, map(Outcome.of, results), strict=True))
         return [found[place] for place in places]
 
@@ -321,50 +304,39 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     start = time.perf_counter()
     parts = sweep.open(ask, shared, list(names))
     rows: list[Row] = []
-    if ask["search"] == "none":
-        finals = sweep.outcomes(ask, parts, every, trials=False)
-        each = (time.perf_counter() - start) / len(finals)
-        return [_final(item, sweep, parts, *one, seconds=each) for one in finals.items()]
-    tried = every if ask["search"] == "keep" else _places(ask, ask["folds"][:1], ask["seeds"][:1])
-    trials = sweep.outcomes(ask, parts, tried, trials=True)
-    each = (time.perf_counter() - start) / len(trials)
-    rows += [_trial(item, place, outcome, each) for place, outcome in trials.items()]
-    if ask["search"] == "keep":
-        for cell, own in _by_cell(trials).items():
-            best = _best(sweep, own)
-            rows.append(
-                _row(item, "final", Place(*cell, 0), failure=ALL_DIVERGED)
-                if best is None
-                else _final(item, sweep, parts, best, own[best])
-            )
-        return rows
-    for method in ask["settings"]:
-        cells = [Place(f, method, s, 0) for f in ask["folds"] for s in ask["seeds"]]
-        best = _best(sweep, {p: one for p, one in trials.items() if p.method == method})
-        if best is None:
-            rows += [_row(item, "final", cell, failure=ALL_DIVERGED) for cell in cells]
-            continue
-        chosen = [Place(c.fold, method, c.seed, best.number, best.setting) for c in cells]
-        start = time.perf_counter()
-        finals = sweep.outcomes(ask, parts, chosen, trials=False)
-        each = (time.perf_counter() - start) / len(finals)
-        rows += [_final(item, sweep, parts, *one, seconds=each) for one in finals.items()]
+    chosen, kept = every, ask["search"] == "keep"
+    trials: dict[Place, Outcome] = {}
+    if ask["search"] != "none":
+        tried = every if kept else _places(ask, ask["folds"][:1], ask["seeds"][:1])
+        trials = sweep.outcomes(ask, parts, tried, trials=True)
+        each = (time.perf_counter() - start) / len(trials)
+        rows += [_trial(item, place, outcome, each) for place, outcome in trials.items()]
+        chosen = []
+        for cell in (place for place in every if place.number == 0):
+            best = _best(sweep, trials, cell if kept else Place(*_first(ask, cell.method)))
+            if best is None:
+                bare = Place(cell.fold, cell.method, cell.seed, 0)
+                rows.append(_row(item, "final", bare, failure="every setting diverged"))
+            else:
+                chosen.append(replace(cell, number=best.number, setting=best.setting))
+    start = time.perf_counter() if trials else start
+    finals = trials if kept else sweep.outcomes(ask, parts, chosen, trials=False)
+    each = 0.0 if kept else (time.perf_counter() - start) / max(1, len(finals))
+    rows += [_final(item, sweep, parts, place, finals[place], each) for place in chosen]
     return rows
 
 
-ALL_DIVERGED = "every setting diverged"
+def _first(ask: Ask, method: str) -> tuple[str, str, int, int]:
+    return ask["folds"][0], method, ask["seeds"][0], 0
 
 
-def _by_cell(trials: Mapping[Place, Outcome]) -> dict[tuple[str, str, int], dict[Place, Outcome]]:
-    cells: dict[tuple[str, str, int], dict[Place, Outcome]] = {}
-    for place, outcome in trials.items():
-        cells.setdefault((place.fold, place.method, place.seed), {})[place] = outcome
-    return cells
-
-
-def _best(sweep: Sweep, trials: Mapping[Place, Outcome]) -> Place | None:
-    """The best by validation, of equals the first; None if all diverged."""
-    good = [place for place, outcome in trials.items() if outcome.failure is None]
+def _best(sweep: Sweep, trials: Mapping[Place, Outcome], cell: Place) -> Place | None:
+    """The best of a cell by validation, of equals the first; None if all diverged."""
+    good = [
+        place
+        for place, outcome in trials.items()
+        if replace(place, number=0) == cell and outcome.failure is None
+    ]
     return max(good, key=lambda place: sweep.best(trials[place]), default=None)
 
 
@@ -380,7 +352,7 @@ def _final(
     parts: Sequence[Data],
     place: Place,
     outcome: Outcome,
-    seconds: float = 0.0,
+    seconds: float,
 ) -> Row:
     """Test a run, once."""
     if outcome.failure is not None:

@@ -6,7 +6,6 @@ they are made in this package; a Markdown file has what they show in words.
 """
 
 import functools
-import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,14 +16,12 @@ from markupsafe import escape as html_escape
 
 from expacc.plain import plain
 from expacc.recipes.page import (
-    Comparison,
     Grid,
-    Number,
     Section,
     answer_of,
+    beside_table,
     claim_counts,
     counts_text,
-    verdict,
     verdict_counts,
 )
 from expacc.recipes.provenance import Account, Result
@@ -157,89 +154,6 @@ def _grid(grid: Grid, *, fold: bool) -> list[str]:
         for down, row in enumerate(grid.rows)
     ]
     return table([escape(name) for name in grid.head], rows, fold=fold)
-
-
-# ------------------------------------------------------------------- the paper's numbers and ours
-
-
-def figure_text(value: float, slack: float) -> str:
-    """A number with one digit more than what counts as a difference.
-
-    >>> figure_text(95.2, 0.7), figure_text(1234.5678, 5), figure_text(0.31, 0.01)
-    ('95.20', '1,234.6', '0.310')
-    >>> figure_text(3.2e-9, 0.7), figure_text(3.2e-9, 0), figure_text(-0.0001, 0.7)
-    ('0.00', '3.2e−9', '0.00')
-    """
-    if slack > 0:
-        text = f"{value:,.{min(9, max(0, 1 - math.floor(math.log10(slack))))}f}"
-    else:
-        text = f"{value:.3g}"
-    if "e" in text:
-        digits, power = text.split("e")
-        text = f"{digits}e{int(power)}"
-    return text.replace("-", "−") if re.search("[1-9]", text) else text.replace("-", "")
-
-
-def difference_text(value: float | None, slack: float) -> str:
-    """A difference with its sign.
-
-    >>> difference_text(0.014, 0.7), difference_text(-3, 0.7), difference_text(0.001, 0.7)
-    ('+0.01', '−3.00', '0.00')
-    """
-    if value is None:
-        return NONE
-    shown = figure_text(value, slack)
-    return f"+{shown}" if value > 0 and re.search("[1-9]", shown) else shown
-
-
-def _number(number: Number | None, slack: float) -> str:
-    if number is None:
-        return NONE
-    text = figure_text(number.mean, slack)
-    return text if number.spread is None else f"{text} ± {figure_text(number.spread, slack)}"
-
-
-def beside_table(section: Section) -> tuple[str, list[str], list[list[str]]]:
-    """Ours beside theirs: what the numbers are and the verdicts mean, the head, and the rows."""
-    counts = {row.ours.count for row in section.beside if row.ours and row.ours.count}
-    one = counts.pop() if len(counts) == 1 else 0
-    width = max(len(row.labels) for row in section.beside)
-    # Without a slack the paper's spreads say how many digits count.
-    spreads = [row.theirs.spread for row in section.beside if row.theirs and row.theirs.spread]
-    shown = section.slack or min(spreads, default=0.0)
-    numbers = [number for row in section.beside for number in (row.theirs, row.ours) if number]
-    spread = any(number.spread is not None for number in numbers)
-    means = "Means and, after ±, standard deviations" if spread else "Numbers"
-    over = f" Ours over {one} runs." if one > 1 else ""
-    head = [*(*section.beside_head, *[""] * width)[:width]]
-    head += ["paper", "ours", "difference", "verdict"]
-    rows = [_line(row, width, section.slack, shown, count=not one) for row in section.beside]
-    if any(row.note for row in section.beside):
-        head.append("note")
-        rows = [[*line, row.note] for line, row in zip(rows, section.beside, strict=True)]
-    return f"{means}, in {section.unit}.{over} {_legend(section)}", head, rows
-
-
-def _line(row: Comparison, width: int, slack: float, shown: float, *, count: bool) -> list[str]:
-    of = row.ours.count if row.ours and count else 0
-    return [
-        *(*row.labels, *[""] * width)[:width],
-        _number(row.theirs, shown),
-        _number(row.ours, shown) + (f" ({of})" if of else ""),
-        difference_text(row.difference, shown),
-        verdict(row, slack),
-    ]
-
-
-def _legend(section: Section) -> str:
-    """What 'within' means in this section."""
-    spread = any(row.theirs and row.theirs.spread for row in section.beside)
-    if not spread and section.slack <= 0:
-        return "Within: ours is the paper's number."
-    slack = f"{section.slack:g} {section.unit}"
-    room = "two of the paper's standard deviations" if spread else slack
-    more = f", or {slack} where that is more" if spread and section.slack > 0 else ""
-    return f"Within: ours is no further from the paper's than {room}{more}."
 
 
 # ------------------------------------------------------------------------------- how it was done

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 __all__ = [
     "NONE",
+    "bytes_text",
     "counted",
     "duration",
     "listed",
@@ -15,6 +16,7 @@ __all__ = [
     "p_value_text",
     "percent",
     "points",
+    "seconds_text",
     "share_text",
     "signed",
     "trials_text",
@@ -148,3 +150,25 @@ def duration(seconds: float) -> str:
     if minutes < 60:
         return f"{minutes} min {rest} s"
     return f"{minutes // 60} h {minutes % 60} min"
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a short time with two digits, in the unit that suits it.
+
+    >>> seconds_text(2.5e-6), seconds_text(9.99e-4), seconds_text(0.0123), seconds_text(61.0)
+    ('2.5 µs', '1000 µs', '12 ms', '61 s')
+    """
+    units = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+    unit, size = next((one for one in units if seconds >= 0.9995 * one[1]), units[-1])
+    return f"{float(f'{seconds / size:.2g}'):g} {unit}"
+
+
+def bytes_text(count: float) -> str:
+    """Write an amount of memory with two digits, in the unit that suits it.
+
+    >>> bytes_text(512), bytes_text(2048), bytes_text(3 << 20), bytes_text(16.4e9)
+    ('512 bytes', '2 KiB', '3 MiB', '15 GiB')
+    """
+    units = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("bytes", 1))
+    unit, size = next((one for one in units if count >= one[1]), units[-1])
+    return f"{count:.0f} bytes" if size == 1 else f"{float(f'{count / size:.2g}'):g} {unit}"

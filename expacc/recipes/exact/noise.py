@@ -12,18 +12,16 @@ All noises are scaled to the standard deviation ``sigma``, so that only their sh
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from expacc.functional.standardize import standardize_logits
-from expacc.recipes.exact.protocol import sigma_of
-from expacc.training import Run
 from expacc.training.loss_slopes import Batch, standardize
 
-__all__ = ["NOISES", "NoiseName", "RuleLoss", "SampledLoss", "loss_at", "noise_slopes"]
+__all__ = ["BY_RULE", "NOISES", "NoiseName", "RuleLoss", "SampledLoss", "noise_slopes"]
 
 NoiseName = Literal["normal", "gumbel", "logistic", "laplace"]
 
@@ -34,7 +32,7 @@ NOISES: dict[str, float] = {
     "logistic": math.pi / math.sqrt(3),
     "laplace": math.sqrt(2),
 }
-_BY_RULE = ("logistic", "laplace")
+BY_RULE = ("logistic", "laplace")  # the others have fast losses of their own
 _STEP = {"logistic": 1.0, "laplace": 0.25}  # the smooth one needs fewer nodes
 _FAR = 14.0  # a lead or lag beyond: its slope is e^-14
 _REACH = _FAR / 2 + 6  # of the nodes, about the centre
@@ -142,19 +140,3 @@ class SampledLoss:
         leads = scores.gather(1, own) - scores.gather(1, place + (place >= own))
         units = (leads if self.margin is None else leads.clamp(max=self.margin)) / self.sigma
         return 1 - genz_orthant_prob(units, samples=16, generator=self.generator).mean()
-
-
-def loss_at(noise: str, log: bool, epochs: int) -> Callable[[Run, float], Run]:
-    """What a run of EXACT becomes with another noise, at a progress; see ``train_by_epochs``."""
-    schedule = sigma_of(epochs)
-    made: dict[tuple[float, float | None], RuleLoss] = {}  # one object for all runs alike
-
-    def changed(run: Run, progress: float) -> Run:
-        sigma, margin = schedule(progress), run.numbers["margin"]
-        if noise in _BY_RULE:
-            loss = made.setdefault((sigma, margin), RuleLoss(noise, log, sigma, margin))
-            return replace(run, loss=loss, numbers={})
-        own = {"sigma": sigma / NOISES[noise], "margin": margin, "noise": noise, "log": log}
-        return replace(run, loss="exact", numbers=own)
-
-    return changed

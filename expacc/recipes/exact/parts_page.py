@@ -1,295 +1,327 @@
-"""The pages of exact-ablation (Table 4) and exact-normalizer (Tables 5 and 6)."""
+"""The pages of exact-ablation (Table 4), exact-normalizer (Tables 5 and 6) and exact-noise."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.charts import parts_chart
-from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6
-from expacc.recipes.exact.rows import (
+import numpy as np
+
+from expacc.recipes.exact.charts import gains_chart
+from expacc.recipes.exact.paper import TABLE_4, TABLE_5, TABLE_6, page_of
+from expacc.recipes.exact.scores import (
     Scores,
-    listed,
-    number_text,
-    protocol_deviations,
-    signed,
+    accuracy_grid,
+    compared,
+    counts_text,
+    gap_claim,
+    grain,
+    settings_text,
     tables_of,
+    with_steps,
 )
-from expacc.recipes.page import SLACK, Comparison, Grid, Number, Page, Section, verdict
+from expacc.recipes.page import SLACK, Claim, Grid, Page, Section
+from expacc.report.words import NONE, signed
 from expacc.runner.rows import Row
 
-__all__ = ["write_ablation", "write_normalizer"]
+__all__ = ["write_ablation", "write_noise", "write_normalizer"]
 
 Facts = Mapping[str, Any]
 
-# Variant → how it reads; the first three are columns of Table 4.
+
+# ------------------------------------------------------------------------------- exact-ablation
+
+# Variant → how it reads; columns of Table 4.
 _PARTS = {
     "no margin": "without margin",
     "no schedule": "without variance schedule",
     "no normaliser": "without gradient normaliser",
 }
-_OTHERWISE = {
-    "no schedule": ("sigma 1", "sigma 0.1"),
-    "no normaliser": ("clip 1",),
-}
-_LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6, TABLE_6)}
-
-
-def _grain(row: Comparison, facts: Facts) -> list[str]:
-    count = facts["tables"][row.labels[0]]["test_rows"]
-    one, gap = 100 / count, abs(row.difference or 0.0)
-    return [f"One of the {count} test rows is {one:.2f} points."] if gap <= 2.5 * one else []
-
-
-# ------------------------------------------------------------------------------- exact-ablation
 
 
 def write_ablation(rows: Sequence[Row], facts: Facts) -> Page:
     """Table 4 beside ours."""
-    scores = Scores(rows)
-    tables = tables_of(facts)
-    beside = []
-    for table in tables:
-        for part, name in _PARTS.items():
-            beside.append(_without(table, part, name, scores, facts))
-        theirs, ours = TABLE_4[table]["exact"], scores.number("given", table, "exact")
-        row = Comparison((table, "whole"), theirs, ours)
-        notes = [*_decayed(row, table, "exact", scores, facts), *_grain(row, facts)]
-        beside.append(_noted(row, notes))
-    gaps = {
-        name: {
-            table: gap.mean
-            for table in tables
-            if (gap := scores.difference("given", table, f"exact: {part}", "exact")) is not None
-        }
-        for part, name in _PARTS.items()
+    scores, tables = Scores(rows), tables_of(facts)
+    columns = {part: (name, "given", f"exact: {part}") for part, name in _PARTS.items()}
+    gaps = {part: scores.gaps("given", f"exact: {part}", "exact", facts) for part in _PARTS}
+    readings = {
+        "constant sigma 1": ("given", "exact: sigma 1", "test"),
+        "constant sigma 0.1": ("given", "exact: sigma 0.1", "test"),
+        "clipped at 1": ("given", "exact: clip 1", "test"),
+        **{f"{name}, decay": ("decay", f"exact: {part}", "test") for part, name in _PARTS.items()},
+        "whole, decay": ("decay", "exact", "test"),
     }
-    gaps = {name: found for name, found in gaps.items() if found}
-    one = {table: 100 / facts["tables"][table]["test_rows"] for table in tables}
-    return Page(
-        title="EXACT without its parts",
-        claim="Margin, variance schedule and gradient normaliser: all improvements generally lead "
-        "to higher test-time accuracy (Appendix F).",
-        answer=_missed(gaps, scores, facts),
-        sections=(
+    training = {name: ("given", method, "train") for name, _, method in columns.values()}
+    less = "difference to whole EXACT"
+    gains = {_PARTS[part]: found for part, found in gaps.items() if found}
+    return page_of(
+        "exact-ablation",
+        with_steps(facts),
+        (
             Section(
                 "Test rows: Table 4",
-                beside=tuple(beside),
+                beside=compared(
+                    TABLE_4, {**columns, "exact": ("whole", "given", "exact")}, scores, facts
+                ),
                 beside_head=("table", "EXACT"),
-                charts=(parts_chart(gaps, one),) if gaps else (),
+                charts=gains_chart(
+                    "exact-parts", "What leaving out a part does", less, gains, grain(facts)
+                ),
             ),
-            _training_section(scores, facts),
-            _readings_section(scores, facts),
-        ),
-        deviations=(
-            "The paper does not say with which settings the parts were left out, nor what took "
-            "their place. We keep Table 8's settings. Without a schedule, sigma is 1 and the "
-            "logits are not standardised: their scale, which stands for 1/sigma, is then trained, "
-            "which is what Section 4.5.3 sets the schedule against. Without the normaliser the "
-            "gradient is used as it is; the authors' code would clip it.",
-            *protocol_deviations(facts),
-        ),
-    )
-
-
-def _without(table: str, part: str, name: str, scores: Scores, facts: Facts) -> Comparison:
-    ours = scores.number("given", table, f"exact: {part}")
-    row = Comparison((table, name), TABLE_4[table][part], ours)
-    failed = scores.failed("given", table, f"exact: {part}")
-    if failed:
-        return Comparison(row.labels, row.theirs, row.ours, f"{failed} runs diverged.")
-    notes = _decayed(row, table, f"exact: {part}", scores, facts)
-    for other in _OTHERWISE.get(part, ()):
-        number = scores.number("given", table, f"exact: {other}")
-        if number is not None and verdict(Comparison(row.labels, row.theirs, number)) == "within":
-            notes.append(f"With {_reading(other)} it is {number_text(number)}, as in the paper.")
-    return _noted(row, [*notes[:1], *_grain(row, facts)])
-
-
-def _decayed(row: Comparison, table: str, method: str, scores: Scores, facts: Facts) -> list[str]:
-    """What the weight decay of Section 5.4 makes of it, where that is the paper's number."""
-    number = scores.number("decay", table, method)
-    if number is None or verdict(Comparison(row.labels, row.theirs, number)) != "within":
-        return []
-    return [
-        f"With a weight decay of {facts['decay']:g} it is {number_text(number)}, as in the paper."
-    ]
-
-
-def _noted(row: Comparison, notes: Sequence[str]) -> Comparison:
-    """A note for a number that is not as printed."""
-    if verdict(row) not in ("above", "below"):
-        return row
-    return Comparison(row.labels, row.theirs, row.ours, " ".join(notes) or "No cause found.")
-
-
-def _reading(other: str) -> str:
-    word, number = other.split()
-    return (
-        f"a constant sigma of {number}" if word == "sigma" else f"the gradient clipped at {number}"
-    )
-
-
-def _missed(gaps: Mapping[str, Mapping[str, float]], scores: Scores, facts: Facts) -> str:
-    if not gaps:
-        return "Nothing is done yet."
-    words = []
-    for name, found in gaps.items():
-        worse = [table for table, gap in found.items() if gap < -SLACK]
-        better = [table for table, gap in found.items() if gap > SLACK]
-        mean = sum(found.values()) / len(found)
-        text = f"{name} EXACT is worse on {len(worse)} of {len(found)} tables"
-        if better:
-            text += f", better on {len(better)}"
-        words.append(f"{text} (mean {signed(mean)} points)")
-    return "".join((words[0][0].upper(), "; ".join(words)[1:], "."))
-
-
-def _training_section(scores: Scores, facts: Facts) -> Section:
-    rows = tuple(
-        (
-            table,
-            *(
-                number_text(scores.number("given", table, method, "train"))
-                for method in (*(f"exact: {part}" for part in _PARTS), "exact")
+            Section(
+                "Training rows",
+                text=(
+                    "The paper has no such table. A part that helps to find a better optimum shows "
+                    "here first.",
+                ),
+                grids=(
+                    accuracy_grid(
+                        "Accuracy on the training rows",
+                        {**training, "whole": ("given", "exact", "train")},
+                        scores,
+                        facts,
+                    ),
+                ),
             ),
-        )
-        for table in tables_of(facts)
-    )
-    return Section(
-        "Training rows",
-        text=(
-            "The paper has no such table. A part that helps to find a better optimum shows here "
-            "first.",
-        ),
-        grids=(Grid("Accuracy on the training rows", ("table", *_PARTS.values(), "whole"), rows),),
-    )
-
-
-def _readings_section(scores: Scores, facts: Facts) -> Section:
-    columns = {
-        **{f"constant sigma {o.split()[1]}": ("given", o) for o in _OTHERWISE["no schedule"]},
-        **{f"clipped at {o.split()[1]}": ("given", o) for o in _OTHERWISE["no normaliser"]},
-        **{f"{name}, decay": ("decay", part) for part, name in _PARTS.items()},
-    }
-    rows = tuple(
-        (
-            table,
-            *(
-                number_text(scores.number(part, table, f"exact: {other}"))
-                for part, other in columns.values()
+            Section(
+                "Other readings of 'without'",
+                text=(
+                    "Sigma could also stay at a constant on standardised logits, and a gradient "
+                    "that is not normalised could be clipped. Section 5.4 of the paper has a "
+                    "weight decay of 0.0001 for all models, Table 8 has none: the last columns "
+                    "have it. A single test row is worth: "
+                    + ", ".join(f"{table} {grain(facts)[table]:.2f}" for table in tables)
+                    + " points.",
+                ),
+                grids=(accuracy_grid("Accuracy on the test rows", readings, scores, facts),),
             ),
-            number_text(scores.number("decay", table, "exact")),
-        )
-        for table in tables_of(facts)
-    )
-    return Section(
-        "Other readings of 'without'",
-        text=(
-            "Sigma could also stay at a constant on standardised logits, and a gradient that is "
-            "not normalised could be clipped. Section 5.4 of the paper has a weight decay of "
-            "0.0001 for all models, Table 8 has none: the last columns have it.",
         ),
-        grids=(Grid("Accuracy on the test rows", ("table", *columns, "whole, decay"), rows),),
+        tuple(
+            gap_claim(
+                f"EXACT {name} loses as much on the test rows, points",
+                TABLE_4,
+                (part, "exact"),
+                gaps[part],
+                lambda theirs, ours: ours <= theirs + SLACK,
+            )
+            for part, name in _PARTS.items()
+        ),
     )
 
 
 # ----------------------------------------------------------------------------- exact-normalizer
 
+_LOSSES = {"cross_entropy": ("cross entropy", 5, TABLE_5), "hinge": ("hinge", 6, TABLE_6)}
+
 
 def write_normalizer(rows: Sequence[Row], facts: Facts) -> Page:
     """Tables 5 and 6 beside ours."""
     scores = Scores(rows)
-    sections = [_loss_section(loss, scores, facts) for loss in _LOSSES]
-    return Page(
-        title="The gradient normaliser with other losses",
-        claim="The gradient normaliser has minor effect on training with cross entropy and hinge "
-        "loss (Appendix F): 6 and 8 best results with and without it for cross entropy, 6 and 7 "
-        "for hinge.",
-        answer=_effect(scores, facts),
-        sections=tuple(sections),
-        deviations=(
-            "The paper does not print the settings of these runs. A rate that suits clipped "
-            "gradients need not suit normalised ones, so the rate is chosen from the six of the "
-            "authors' script on a fifth of the training rows; margin and penalty stay as in "
-            "Table 8. Beside it stand Table 8's own rate, and the span over all six, which is "
-            "there to be seen and chooses nothing.",
-            *protocol_deviations(facts),
-        ),
+    claims, sections = [], []
+    for loss, (name, number, printed) in _LOSSES.items():
+        claims.append(
+            gap_claim(
+                f"The normaliser does little to {name} on the test rows, points",
+                printed,
+                ("with", "without"),
+                scores.gaps("search", f"{loss}: normaliser", loss, facts, other_part="given"),
+                lambda theirs, ours: abs(ours) <= SLACK,
+            )
+        )
+        columns = {
+            "with": ("with normaliser", "search", f"{loss}: normaliser"),
+            "without": ("without", "given", loss),
+        }
+        sections.append(
+            Section(
+                f"{name.capitalize()}: Table {number}",
+                beside=compared(printed, columns, scores, facts),
+                beside_head=("table", name),
+                grids=(_rates_grid(loss, scores, facts),),
+            )
+        )
+    return page_of(
+        "exact-normalizer",
+        with_steps(facts),
+        tuple(sections),
+        tuple(claims),
     )
 
 
-def _loss_section(loss: str, scores: Scores, facts: Facts) -> Section:
-    name, table_number, printed = _LOSSES[loss]
-    beside, cells = [], []
+def _rates_grid(loss: str, scores: Scores, facts: Facts) -> Grid:
+    """What the learning rate, which the paper does not print, does to a number."""
+    method, lines = f"{loss}: normaliser", []
     for table in tables_of(facts):
-        method = f"{loss}: normaliser"
-        chosen, kept, plain = (
-            scores.number("search", table, method),
-            scores.number("given", table, method),
-            scores.number("given", table, loss),
-        )
-        row = Comparison((table, "with normaliser"), printed[table]["with"], chosen)
-        notes = _grain(row, facts)
-        if kept is not None and verdict(Comparison(row.labels, row.theirs, kept)) == "within":
-            notes.insert(0, f"With Table 8's rate it is {number_text(kept)}, as in the paper.")
-        swept = scores.by_rate("rates", table, method)
-        if swept:
-            notes.insert(0, _swept_text(row, swept))
-        beside.append(_noted(row, notes))
-        row = Comparison((table, "without"), printed[table]["without"], plain)
-        beside.append(_noted(row, _grain(row, facts)))
+        swept = scores.by_rate("rates", table, method).values()
         rate = scores.settings("search", table, method).get("learning_rate")
-        cells.append(
+        lines.append(
             (
                 table,
-                number_text(plain),
-                number_text(chosen),
-                "–" if rate is None else f"{rate:g}",
-                number_text(kept),
-                _span(swept),
+                str(scores.number("given", table, loss) or NONE),
+                str(scores.number("search", table, method) or NONE),
+                NONE if rate is None else f"{rate:g}",
+                str(scores.number("given", table, method) or NONE),
+                f"{min(swept):.2f} to {max(swept):.2f}" if swept else NONE,
+                f"{grain(facts)[table]:.2f}",
             )
         )
     head = (
         *("table", "without", "with, rate chosen", "that rate", "with, Table 8's rate"),
-        "with, over all rates",
+        *("with, over all rates", "one test row"),
     )
+    return Grid("Accuracy on the test rows", head, tuple(lines))
+
+
+# ---------------------------------------------------------------------------------- exact-noise
+
+_CE = "cross_entropy"
+_NORMAL, _GUMBEL, _LOGISTIC, _LAPLACE, _NORMAL_LOG, _GUMBEL_LOG = (
+    f"exact: {noise}"
+    for noise in ("normal", "gumbel", "logistic", "laplace", "normal log", "gumbel log")
+)
+_NAMES = {
+    _CE: "cross entropy",
+    _NORMAL: "1 − P, normal (EXACT)",
+    _GUMBEL: "1 − P, Gumbel",
+    _LOGISTIC: "1 − P, logistic",
+    _LAPLACE: "1 − P, Laplace",
+    _NORMAL_LOG: "−log P, normal",
+    _GUMBEL_LOG: "−log P, Gumbel",
+}
+_SHOWN = (_NORMAL, _GUMBEL, _LOGISTIC, _LAPLACE, _GUMBEL_LOG)  # in the chart
+PARTS = {
+    "given": "With the paper's settings",
+    "search": "With settings of its own for each loss",
+}
+QUESTIONS = (
+    ("What does the normal buy over the Gumbel?", _NORMAL, _GUMBEL),
+    ("Over the logistic?", _NORMAL, _LOGISTIC),
+    ("Over the Laplace?", _NORMAL, _LAPLACE),
+    ("What does 1 − P buy over −log P, normal noise?", _NORMAL, _NORMAL_LOG),
+    ("And with Gumbel noise, expected error against cross entropy?", _GUMBEL, _GUMBEL_LOG),
+    ("What do schedule, margin and normaliser do for cross entropy?", _GUMBEL_LOG, _CE),
+    ("What does all of it do: EXACT against plain cross entropy?", _NORMAL, _CE),
+)
+# What the blog says, one method less another, and the sign of a clear difference that bears it out.
+CLAIMS = (
+    ("Changing the noise is unlikely to help: normal against Gumbel", _NORMAL, _GUMBEL, 0),
+    ("The expected accuracy of softmax is inferior to cross entropy", _GUMBEL, _CE, -1),
+    ("−log P did worse than 1 − P: normal noise", _NORMAL_LOG, _NORMAL, -1),
+    ("What makes EXACT better: EXACT against cross entropy", _NORMAL, _CE, 1),
+)
+
+
+def write_noise(rows: Sequence[Row], facts: Facts) -> Page:
+    """The page, from the rows that there are."""
+    scores = Scores(rows)
+    return page_of(
+        "exact-noise",
+        with_steps(facts),
+        (
+            _questions(scores, facts),
+            *(_part_section(part, scores, facts) for part in PARTS),
+        ),
+        tuple(_claim(*one, scores, facts) for one in CLAIMS),
+    )
+
+
+def _claim(says: str, method: str, other: str, sign: int, scores: Scores, facts: Facts) -> Claim:
+    """Judged with the paper's settings: clear is more than two standard errors from 0."""
+    gaps = scores.gaps("given", method, other, facts)
+    words = {-1: "worse", 0: "no clear difference", 1: "better"}[sign]
+    if not gaps:
+        return Claim(says, words, "", None, headline=True)
+    mean, error = float(np.mean(list(gaps.values()))), _error(gaps)
+    clear = 0 if abs(mean) <= 2 * error else 1 if mean > 0 else -1
+    found = f"{_mean_text(gaps)} points; better / level / worse: {counts_text(gaps)}"
+    return Claim(says, words, found, clear == sign, headline=True)
+
+
+def _error(gaps: Mapping[str, float]) -> float:
+    """Standard error of the mean over tables; infinite for one table."""
+    values = list(gaps.values())
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
+
+
+def _mean_text(gaps: Mapping[str, float]) -> str:
+    """The mean over tables and its standard error, which one table has not."""
+    error = f" ± {_error(gaps):.2f}" if len(gaps) > 1 else ""
+    return f"{signed(float(np.mean(list(gaps.values()))))}{error}"
+
+
+def _questions(scores: Scores, facts: Facts) -> Section:
+    rows, kept = [], []
+    for question, method, other in QUESTIONS:
+        cells = [question]
+        for part in PARTS:
+            found = scores.gaps(part, method, other, facts)
+            cells += [_mean_text(found), counts_text(found)] if found else [NONE, NONE]
+        if set(cells[1:]) != {NONE}:
+            rows.append(tuple(cells))
+    for part, title in PARTS.items():
+        whole = scores.gaps(part, _NORMAL, _CE, facts)
+        tables = [table for table, gap in whole.items() if gap > SLACK]
+        shares = []
+        for method in (_GUMBEL, _LOGISTIC, _LAPLACE, _NORMAL_LOG, _GUMBEL_LOG):
+            its = scores.gaps(part, method, _CE, facts)
+            done = tables and all(table in its for table in tables)
+            gain = sum(its[table] for table in tables) if done else 0.0
+            shares.append(
+                f"{gain / sum(whole[table] for table in tables):.0%}".replace("-", "−")
+                if done
+                else NONE
+            )
+        if tables:
+            where = ", ".join(f"{table} {signed(whole[table], 1)}" for table in tables)
+            kept.append((title, where, *shares))
+    head = ["question"]
+    for words in ("paper's settings", "own settings"):
+        head += [words, "better / level / worse"]
+    others = [_NAMES[m] for m in (_GUMBEL, _LOGISTIC, _LAPLACE, _NORMAL_LOG, _GUMBEL_LOG)]
+    grids = (
+        Grid(
+            "Test accuracy, the first less the second",
+            tuple(head),
+            tuple(rows),
+            note="Points, mean over the tables and standard error of that mean; then the tables on "
+            f"which the first is better, level within {SLACK} points, or worse.",
+        ),
+        Grid(
+            "What others keep of EXACT's gain",
+            ("settings", "EXACT gains on", *others),
+            tuple(kept),
+            note=f"Tables on which EXACT is more than {SLACK} points above cross entropy, and the "
+            "share of that gain that each other loss has there.",
+        ),
+    )
+    return Section("The blog's questions", grids=grids)
+
+
+def _part_section(part: str, scores: Scores, facts: Facts) -> Section:
+    tables = tables_of(facts)
+    tried = [one for one in _NAMES if any(scores.number(part, table, one) for table in tables)]
+    grids = [
+        accuracy_grid(
+            f"Accuracy on the {where} rows",
+            {_NAMES[method]: (part, method, where) for method in tried},
+            scores,
+            facts,
+            mark=True,
+        )
+        for where in ("test", "train")
+    ]
+    if part == "search":
+        rows = tuple(
+            (table, *(settings_text(scores.settings(part, table, one)) for one in tried))
+            for table in tables
+            if scores.settings(part, table, _CE)
+        )
+        grids.append(Grid("What was found", ("table", *(_NAMES[one] for one in tried)), rows))
+    gains = {_NAMES[one]: scores.gaps(part, one, _CE, facts) for one in _SHOWN}
+    title = f"Against cross entropy, {PARTS[part][0].lower()}{PARTS[part][1:]}"
+    found = {name: gap for name, gap in gains.items() if gap}
     return Section(
-        f"{name.capitalize()}: Table {table_number}",
-        beside=tuple(beside),
-        beside_head=("table", name),
-        grids=(Grid("Accuracy on the test rows", head, tuple(cells)),),
+        PARTS[part],
+        grids=tuple(grids),
+        charts=gains_chart(
+            f"noise-{part}", title, "difference to cross entropy", found, grain(facts)
+        ),
     )
-
-
-def _span(swept: Mapping[float, float]) -> str:
-    if not swept:
-        return "–"
-    return f"{min(swept.values()):.2f} to {max(swept.values()):.2f}"
-
-
-def _swept_text(row: Comparison, swept: Mapping[float, float]) -> str:
-    """What the learning rate, which the paper does not print, does to a number."""
-    words = f"Over {len(swept)} learning rates it is {_span(swept)}"
-    low, high = min(swept.values()) - SLACK, max(swept.values()) + SLACK
-    if row.theirs is not None and low <= row.theirs.mean <= high:
-        return f"{words}; the paper does not print its own."
-    return f"{words}, never the paper's."
-
-
-def _effect(scores: Scores, facts: Facts) -> str:
-    words = []
-    for loss, (name, _, _) in _LOSSES.items():
-        gaps: dict[str, float] = {}
-        for table in tables_of(facts):
-            ours = scores.number("search", table, f"{loss}: normaliser")
-            plain = scores.number("given", table, loss)
-            if isinstance(ours, Number) and isinstance(plain, Number):
-                gaps[table] = ours.mean - plain.mean
-        if not gaps:
-            continue
-        large = [f"{table} ({signed(gap, 1)})" for table, gap in gaps.items() if abs(gap) > SLACK]
-        level = len(gaps) - len(large)
-        text = f"{name} changes by no more than {SLACK} points on {level} of {len(gaps)} tables"
-        words.append(f"{text}{f', by more on {listed(large)}' if large else ''}")
-    if not words:
-        return "Nothing is done yet."
-    return f"With the normaliser, {'; '.join(words)}."

@@ -6,7 +6,8 @@ batches, shuffled as one, so that a batch may hold a row twice. The learning rat
 ratios from epoch to epoch and ends at 1e-4; sigma falls from 10 and stops one epoch short of 0.01.
 """
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expacc.data import SealedTest, TrainRows, derive_seed, require_train_rows
+from expacc.data import TrainRows, derive_seed, require_train_rows
+from expacc.recipes.exact.noise import BY_RULE, NOISES, RuleLoss, SampledLoss
 from expacc.recipes.exact.paper import Settings
 from expacc.schedules import Schedule, geometric, per_epoch, sigma_tabular
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
@@ -22,23 +24,35 @@ from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Tra
 __all__ = [
     "BATCH",
     "EPOCHS",
+    "NOISE_METHODS",
+    "SAMPLED",
     "STEPS",
     "VARIANTS",
     "Ready",
+    "Regression",
     "Scale",
-    "as_record",
     "run_of",
-    "score",
     "steps_of",
     "train",
-    "train_by_epochs",
+    "train_method",
 ]
 
 EPOCHS, STEPS, BATCH = 16, 500, 256
 LAST_RATE = 1e-4
-FIRST_SIGMA, LAST_SIGMA = 10.0, 0.01
+SIGMA = per_epoch(sigma_tabular, EPOCHS)  # from 10; the last epoch is one short of 0.01
 _CONSTANT = 1e-6  # a feature of less deviation is taken as constant
 _NO_MARGIN = 1e-6  # for the margin of 0 that Table 8 has once; the loss wants one above 0
+
+# Variant of EXACT → its noise, and whether it is -log P that is minimised.
+NOISE_METHODS = {
+    "exact: normal": ("normal", False),
+    "exact: gumbel": ("gumbel", False),
+    "exact: logistic": ("logistic", False),
+    "exact: laplace": ("laplace", False),
+    "exact: normal log": ("normal", True),
+    "exact: gumbel log": ("gumbel", True),
+}
+SAMPLED = "exact: sampled"  # the authors' estimate of the gradient in place of the integral
 
 Array = NDArray[np.float64]
 LossAt = Callable[[Run, float], Run]  # the run with its loss at a progress
@@ -128,10 +142,14 @@ class Ready:
         """What an epoch shuffles: the rows, as often as they go into 500 batches."""
         return self.own.repeat(_copies(len(self.own)))
 
-    def accuracy(self, model: Trained, places: torch.Tensor) -> float:
+    def accuracy(self, model: "Trained | Regression", places: torch.Tensor) -> float:
         """The share of rows that a model gets right."""
         right = model.logits(self.rows.features[places]).argmax(1) == self.rows.labels[places]
         return float(right.double().mean())
+
+    def predict(self, model: "Trained | Regression") -> Callable[[Array], Array]:
+        """Class scores of rows as they come."""
+        return lambda features: model.logits(self.scale(features)).double().numpy()
 
 
 # What a variant of a loss changes in its run.
@@ -151,7 +169,7 @@ def _with(run: Run, **numbers: Any) -> Run:
     return replace(run, numbers={**run.numbers, **numbers})
 
 
-def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: int = EPOCHS) -> Run:
+def run_of(key: str, ready: Ready, method: str, settings: Settings) -> Run:
     """A training run of a method, 'hinge' or, as a variant, 'exact: no margin'."""
     loss, _, variant = method.partition(": ")
     rate = settings.learning_rate
@@ -161,13 +179,13 @@ def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: i
     if loss == "hinge":
         numbers = {"margin": max(settings.margin or 0.0, _NO_MARGIN)}
     elif loss == "exact":
-        numbers = {"sigma": sigma_of(epochs), "margin": settings.margin}
+        numbers = {"sigma": SIGMA, "margin": settings.margin}
     run = Run(
         key,
         ready.drawn,
         loss=loss,
         numbers=numbers,
-        learning_rate=rate_of(rate, epochs),
+        learning_rate=rate_of(rate),
         weight_decay=settings.regularization,
         clip=None if loss == "exact" else settings.clip,
         normalize=loss == "exact",
@@ -175,16 +193,11 @@ def run_of(key: str, ready: Ready, method: str, settings: Settings, *, epochs: i
     return VARIANTS[variant](run) if variant else run
 
 
-def rate_of(rate: float, epochs: int) -> float | Schedule:
+def rate_of(rate: float) -> float | Schedule:
     """By equal ratios to 1e-4 in the last epoch; a rate that is no larger stays."""
-    if rate <= LAST_RATE or epochs < 2:
+    if rate <= LAST_RATE:
         return rate
-    return per_epoch(geometric(rate, LAST_RATE), epochs, reach_end=True)
-
-
-def sigma_of(epochs: int) -> Schedule:
-    """By equal ratios from 10; the last epoch is one short of 0.01."""
-    return per_epoch(sigma_tabular, epochs)
+    return per_epoch(geometric(rate, LAST_RATE), EPOCHS, reach_end=True)
 
 
 def plan_of(ready: Ready, seed: int, *, epochs: int = EPOCHS) -> TrainConfig:
@@ -205,7 +218,6 @@ def train_by_epochs(
     seed: int,
     loss_at: LossAt,
     *,
-    epochs: int = EPOCHS,
     device: str = "cpu",
 ) -> list[RunResult]:
     """Train with losses that change from epoch to epoch, each epoch a program of its own.
@@ -215,15 +227,15 @@ def train_by_epochs(
     some of its 500 steps.
     """
     done: list[RunResult] = []
-    for epoch in range(epochs):
+    for epoch in range(EPOCHS):
         now = []
         for place, run in enumerate(runs):
             start = done[place].model if done else run.start
             if done and start is None:
                 continue
             rate = run.learning_rate
-            fixed = float(rate(epoch / epochs)) if callable(rate) else rate
-            now.append(loss_at(replace(run, start=start, learning_rate=fixed), epoch / epochs))
+            fixed = float(rate(epoch / EPOCHS)) if callable(rate) else rate
+            now.append(loss_at(replace(run, start=start, learning_rate=fixed), epoch / EPOCHS))
         plan = plan_of(ready, derive_seed(seed, "epoch", epoch), epochs=1)
         found = {result.key: result for result in train_runs(ready.rows, now, plan, device=device)}
         # A run that diverged keeps its result of then.
@@ -236,16 +248,64 @@ def train_by_epochs(
     return done
 
 
-def score(test: SealedTest, method: str, model: Trained, scale: Scale) -> float:
-    """Accuracy on the test rows, which are opened for this method once."""
+def train_method(
+    method: str, runs: Mapping[str, tuple[Ready, Settings]], seed: int, *, device: str = "cpu"
+) -> list[RunResult]:
+    """Train the runs of a method together.
 
-    def predict(features: Any) -> Array:
-        logits: Array = model.logits(scale(features)).double().numpy()
-        return logits
+    Args:
+        method: a loss of Tables 1 and 2, or a variant: 'exact: no margin', 'exact: gumbel'.
+        runs: key → training rows and settings; rows are the same object for all, or stacked.
+        seed: of weights and order; with the key it decides a run.
+        device: where to train.
+    """
+    ready = next(iter(runs.values()))[0]
+    noisy = method in NOISE_METHODS or method == SAMPLED
+    named = "exact" if noisy else method
+    made = [run_of(key, rows, named, found) for key, (rows, found) in runs.items()]
+    if not noisy:
+        return train(ready, made, seed, device=device)
+    streams = {run.key: derive_seed(seed, run.key, "samples") % (1 << 31) for run in made}
+    random = {key: torch.Generator(device).manual_seed(own) for key, own in streams.items()}
+    rules: dict[tuple[float, float | None], RuleLoss] = {}  # one object for all runs alike
 
-    return test.score(method, predict).accuracy
+    def change(run: Run, progress: float) -> Run:
+        """What a run of EXACT becomes with another noise, or the authors' sampler."""
+        now, margin = SIGMA(progress), run.numbers["margin"]
+        if method == SAMPLED:
+            return replace(run, loss=SampledLoss(now, margin, random[run.key]), numbers={})
+        noise, log = NOISE_METHODS[method]
+        if noise in BY_RULE:
+            loss = rules.setdefault((now, margin), RuleLoss(noise, log, now, margin))
+            return replace(run, loss=loss, numbers={})
+        own = {"sigma": now / NOISES[noise], "margin": margin, "noise": noise, "log": log}
+        return replace(run, loss="exact", numbers=own)
+
+    return train_by_epochs(ready, made, seed, change, device=device)
 
 
-def as_record(settings: Settings) -> dict[str, float]:
-    """Settings for a row: those that there are."""
-    return {name: float(value) for name, value in vars(settings).items() if value is not None}
+class Regression:
+    """scikit-learn's LogisticRegression as the authors call it, in the form of our own models.
+
+    Args:
+        ready: the training rows; trials are fitted to ``ready.own``.
+        regularization: 1/C; 0 for no penalty.
+    """
+
+    STEPS = 100_000
+
+    def __init__(self, ready: Ready, regularization: float) -> None:
+        from sklearn.linear_model import LogisticRegression
+
+        self.classes = ready.rows.classes
+        limit = 1 / regularization if regularization > 0 else np.inf
+        self.model = LogisticRegression(C=limit, max_iter=self.STEPS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it says of its own options
+            features, labels = ready.rows.features[ready.own], ready.rows.labels[ready.own]
+            self.model.fit(features.double().numpy(), labels.numpy())
+
+    def logits(self, features: torch.Tensor) -> torch.Tensor:
+        """1 for the class that it predicts."""
+        found = torch.from_numpy(self.model.predict(features.double().numpy()))
+        return torch.nn.functional.one_hot(found, self.classes)

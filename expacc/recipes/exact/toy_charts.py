@@ -1,206 +1,264 @@
-"""The charts of exact-toy that the paper has: Figures 1 and 10, 3 and 4."""
+"""The charts of exact-toy: points, landscapes, temperatures, starts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
-from expacc.recipes.exact.toy_data import LOSSES, TOYS, Toy, best
-from expacc.report.figures import Chart, chart, legend_place, tidy_axes
+from expacc.recipes.exact.toy import LOSSES, TOYS, Toy, best, percent_text, place_text
+from expacc.report.figures import Chart, Drawing, chart, tidy_axes
 from expacc.report.loss_names import loss_name
-from expacc.report.palette import INK, MUTED, SCALE, looks
+from expacc.report.palette import INK, LINES, MUTED, SCALE, looks
+from expacc.report.panels import Line, Panel, Surface, bars, panels
 from expacc.runner.rows import Row
 
 __all__ = [
-    "LOOK",
-    "beside_or_below",
     "expected_chart",
+    "landscape_chart",
     "margin_chart",
-    "percent",
-    "place",
     "points_chart",
+    "starts_chart",
+    "temperature_chart",
 ]
 
-LOOK = looks(set(LOSSES))
-NO_THRESHOLD = 100.0  # beyond it a threshold only says that all points are in one class
+_LOOK = looks(set(LOSSES))
+ByLoss = Mapping[tuple[str, str], Row]  # toy and loss, or way of training → row
+Charts = tuple[Chart, ...]
 
 
-def place(row: Row, toy: Toy) -> str:
-    """A threshold, or the two ends of a flat part, in words."""
-    low, high = row.metrics["low"], row.metrics["high"]
-    if abs(low) > NO_THRESHOLD:
-        return "none"
-    digits = 3 if toy.name == "three" else 2
-    texts = [f"{end:.{digits}f}".replace("-", "−") for end in (low, high)]
-    return texts[0] if texts[0] == texts[1] else f"{texts[0]} … {texts[1]}"
+def _drawn(shown: Any, key: str, title: str, caption: str, finding: str, draw: Drawing) -> Charts:
+    """A chart; none where there is nothing to show."""
+    return (chart(key, title, caption, finding, draw),) if shown else ()
 
 
-def percent(row: Row) -> str:
-    """The accuracy, or the lowest and the highest of a flat part."""
-    low, high = (100 * row.metrics[name] for name in ("accuracy", "accuracy_high"))
-    return f"{low:.0f} %" if high - low < 0.5 else f"{low:.0f} to {high:.0f} %"
+def _toys(found: ByLoss, keys: Sequence[str] = LOSSES) -> list[Toy]:
+    return [toy for toy in TOYS.values() if any((toy.name, key) in found for key in keys)]
 
 
-def beside_or_below(width: float, panels: int, *, tall: float = 2.6, wide: float = 3.2) -> Figure:
-    """Panels side by side on a wide page, one below the other on a phone."""
-    across = width > 5
-    figure = Figure(figsize=(width, wide if across else tall * panels + 0.4))
-    figure.subplots(1 if across else panels, panels if across else 1, squeeze=False)
-    return figure
-
-
-def points_chart(found: Mapping[tuple[str, str], Row]) -> Chart:
+def points_chart(found: ByLoss) -> Chart:
     """Figures 1 and 10: the points, and the threshold that each loss finds."""
-    toys = [toy for toy in TOYS.values() if any((toy.name, loss) in found for loss in LOSSES)]
-
-    def draw(width: float) -> Figure:
-        figure = beside_or_below(width, len(toys), tall=2.3, wide=2.7)
-        for axes, toy in zip(figure.axes, toys, strict=True):
-            _, (low, high) = best(toy)
-            axes.axvspan(low, high, color=SCALE[0], lw=0, alpha=0.7)
-            rows = {loss: found[toy.name, loss] for loss in LOSSES if (toy.name, loss) in found}
-            reach = [
-                *toy.x,
-                *(row.metrics[end] for row in rows.values() for end in ("low", "high")),
-            ]
-            room = 0.12 * (max(reach) - min(reach))
-            axes.set_xlim(min(reach) - room, max(reach) + room)
-            for loss, row in rows.items():
-                _threshold(axes, 2 - LOSSES.index(loss), row, toy, loss)
-            for label, marker, fill in ((0, "o", "none"), (1, "P", INK)):
-                x = [at for at, y in zip(toy.x, toy.label, strict=True) if y == label]
-                axes.plot(x, [3] * len(x), marker, ms=9, mec=INK, mfc=fill, mew=1.2, ls="none")
-            axes.set_yticks([3, 2, 1, 0], ["points", *map(loss_name, LOSSES)])
-            axes.set_ylim(-0.6, 3.6)
-            axes.set_title(toy.title, color=INK)
-            axes.set_xlabel("x, and the threshold b")
-            axes.spines["left"].set_visible(False)
-            tidy_axes(axes, grid="x")
-        return figure
-
-    ends = "; ".join(
-        f"{toy.title}, {loss_name(loss)} {place(found[toy.name, loss], toy)} "
-        f"({percent(found[toy.name, loss])})"
-        for toy in toys
-        for loss in LOSSES
-        if (toy.name, loss) in found
-    )
+    shown = []
+    for toy in _toys(found):
+        rows = {loss: found[toy.name, loss] for loss in LOSSES if (toy.name, loss) in found}
+        ends = [row.metrics[end] for row in rows.values() for end in ("low", "high")]
+        reach = [*toy.x, *ends]
+        room = 0.12 * (max(reach) - min(reach))
+        shown.append(
+            Panel(
+                toy.title, x="x, and the threshold b", shade_x=best(toy)[1], y_range=(-0.6, 3.6),
+                x_range=(min(reach) - room, max(reach) + room),
+                y_ticks=dict(zip((3, 2, 1, 0), ("points", *map(loss_name, LOSSES)), strict=True)),
+                more=partial(_thresholds, toy=toy, rows=rows),
+            )
+        )  # fmt: skip
     return chart(
         "toy-points",
         "The threshold that each loss finds",
         "Points of class −1 are rings, of class +1 crosses; what lies right of the threshold is "
         "called +1. The shaded thresholds are the most accurate.",
-        f"Thresholds and accuracies: {ends}.",
-        draw,
+        "The tables of thresholds and accuracies have the same numbers.",
+        partial(panels, shown=shown, wide=2.7, tall=2.3),
     )
 
 
-def _threshold(axes: Axes, line: int, row: Row, toy: Toy, loss: str) -> None:
-    low, high, colour = row.metrics["low"], row.metrics["high"], LOOK[loss].colour
-    axes.plot([low, high], [line, line], color=colour, lw=3.5, solid_capstyle="butt")
-    axes.plot([low, high], [line, line], "|", color=colour, ms=15, mew=2.4)
-    axes.annotate(
-        f"{place(row, toy)}, {percent(row)}", ((low + high) / 2, line), (0, 9),
-        textcoords="offset points", fontsize=8.5, color=colour, ha=_side(axes, (low + high) / 2),
-    )  # fmt: skip
-
-
-def _side(axes: Axes, x: float) -> str:
-    """Labels stand in the middle of what they label, but not over the edges."""
-    low, high = axes.get_xlim()
-    share = (x - low) / (high - low)
-    return "left" if share < 0.3 else "right" if share > 0.7 else "center"
-
-
-def expected_chart(rows: Sequence[Row]) -> Chart | None:
-    """Figure 3: expected accuracy against the threshold."""
-    by_toy = {
-        name: [r for r in rows if r.table == name and r.numbers.get("what") == "accuracy"]
-        for name in TOYS
-    }
-    by_toy = {name: sorted(found, key=_sigma) for name, found in by_toy.items() if found}
-    if not by_toy:
-        return None
-    plain = {row.table: row for row in rows if row.key.endswith("/plain")}
-
-    def draw(width: float) -> Figure:
-        figure = beside_or_below(width, len(by_toy))
-        for axes, (name, found) in zip(figure.axes, by_toy.items(), strict=True):
-            if name in plain:
-                curves = plain[name].curves
-                axes.plot(curves["b"], [100 * v for v in curves["value"]], color=MUTED, lw=1,
-                          label="σ = 0: the accuracy")  # fmt: skip
-            for row, colour in zip(found, SCALE[:0:-2], strict=False):
-                values = [100 * value for value in row.curves["value"]]
-                axes.plot(
-                    row.curves["b"], values, color=colour, lw=1.9, label=f"σ = {_sigma(row):g}"
-                )
-            axes.set_title(TOYS[name].title, color=INK)
-            axes.set_xlabel("threshold b")
-            axes.set_ylabel("expected accuracy (%)")
-            axes.legend(loc="best", fontsize=8, handlelength=1.4)
-            tidy_axes(axes, grid="both")
-        return figure
-
-    tops = "; ".join(
-        f"{TOYS[name].title}: "
-        + ", ".join(f"σ = {_sigma(row):g} at b = {row.metrics['best']:.3g}" for row in found)
-        for name, found in by_toy.items()
-    )
-    return chart(
-        "toy-expected",
-        "Expected accuracy for several σ",
-        "The paper's Figure 3. As σ falls, the curve becomes the accuracy itself, steps and all; "
-        "as it grows, one wide hill is left, and its top may be anywhere.",
-        f"Where the curves are highest within the picture. {tops}.",
-        draw,
-    )
+def _thresholds(axes: Axes, toy: Toy, rows: Mapping[str, Row]) -> None:
+    left, right = axes.get_xlim()
+    for loss, row in rows.items():
+        ends, line, colour = (
+            (row.metrics["low"], row.metrics["high"]),
+            2 - LOSSES.index(loss),
+            _LOOK[loss].colour,
+        )
+        axes.plot(ends, [line, line], color=colour, lw=3.5, solid_capstyle="butt")
+        axes.plot(ends, [line, line], "|", color=colour, ms=15, mew=2.4)
+        share = (sum(ends) / 2 - left) / (right - left)
+        side = "left" if share < 0.3 else "right" if share > 0.7 else "center"  # not over the edge
+        axes.annotate(
+            f"{place_text(row.metrics, toy)}, {percent_text(row.metrics)}", (sum(ends) / 2, line),
+            (0, 9), textcoords="offset points", fontsize=8.5, color=colour, ha=side,
+        )  # fmt: skip
+    for label, marker, fill in ((0, "o", "none"), (1, "P", INK)):
+        x = [at for at, y in zip(toy.x, toy.label, strict=True) if y == label]
+        axes.plot(x, [3] * len(x), marker, ms=9, mec=INK, mfc=fill, mew=1.2, ls="none")
+    axes.spines["left"].set_visible(False)
+    tidy_axes(axes, grid="x")
 
 
 def _sigma(row: Row) -> float:
     return float(row.numbers["sigma"])
 
 
-def margin_chart(rows: Sequence[Row]) -> Chart | None:
+def expected_chart(rows: Sequence[Row]) -> Charts:
+    """Figure 3: expected accuracy against the threshold, for several sigma."""
+    curves = [row for row in rows if row.numbers.get("what") == "accuracy"]
+    plain = [row for row in rows if row.key.endswith("/plain")]
+    shown, tops = [], []
+    for name, toy in TOYS.items():
+        found = sorted((row for row in curves if row.table == name), key=_sigma)
+        lines = [
+            _curve(row, "σ = 0: the accuracy", MUTED, 1.0) for row in plain if row.table == name
+        ]
+        for row, colour in zip(found, SCALE[:0:-2], strict=False):
+            lines.append(_curve(row, f"σ = {_sigma(row):g}", colour))
+            tops.append(f"{toy.title}, σ = {_sigma(row):g}, b = {row.metrics['best']:.3g}")
+        if lines:
+            shown.append(Panel(toy.title, lines, "threshold b", "expected accuracy (%)"))
+    return _drawn(
+        shown,
+        "toy-expected",
+        "Expected accuracy for several σ",
+        "The paper's Figure 3. As σ falls, the curve becomes the accuracy itself, steps and all; "
+        "as it grows, one wide hill is left, and its top may be anywhere.",
+        f"Where the curves are highest within the picture: {'; '.join(tops)}.",
+        partial(panels, shown=shown, legend="each"),
+    )
+
+
+def _curve(row: Row, label: str, colour: str, width: float = 1.9) -> Line:
+    percent = [100 * value for value in row.curves["value"]]
+    return Line(row.curves["b"], percent, label, colour, width=width)
+
+
+def margin_chart(rows: Sequence[Row]) -> Charts:
     """Figure 4: the loss with and without margin."""
     found = sorted((r for r in rows if r.numbers.get("what") == "loss"), key=lambda r: -_sigma(r))
-    sigmas = list(dict.fromkeys(_sigma(row) for row in found))
-    if not sigmas:
-        return None
-    colours = {True: LOOK["exact"].colour, False: LOOK["hinge"].colour}
-
-    def draw(width: float) -> Figure:
-        figure = beside_or_below(width, len(sigmas), tall=2.1)
-        _, (low, high) = best(TOYS["three"])
-        for axes, sigma in zip(figure.axes, sigmas, strict=True):
-            axes.axvspan(low, high, color=SCALE[0], lw=0, alpha=0.7)
-            for row in found:
-                if _sigma(row) != sigma:
-                    continue
-                margin = row.numbers["margin"]
-                name = "no margin" if margin is None else f"margin {margin:g}"
-                axes.plot(
-                    row.curves["b"], row.curves["value"], color=colours[margin is not None],
-                    ls="--" if margin is None else "-", lw=1.9, label=name,
-                )  # fmt: skip
-            axes.set_title(f"σ = {sigma:g}", color=INK)
-            axes.set_xlabel("threshold b")
-            tidy_axes(axes, grid="both")
-        figure.axes[0].set_ylabel("EXACT loss")
-        handles, names = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc=legend_place(width))
-        return figure
-
-    ends = "; ".join(
-        f"σ = {_sigma(row):g}, {'no margin' if row.numbers['margin'] is None else 'margin'}: "
-        f"b = {row.metrics['best']:.3g}"
-        for row in found
-    )
-    return chart(
+    by_sigma: dict[float, list[Line]] = {}
+    words = []
+    for row in found:
+        margin, curves = row.numbers["margin"], row.curves
+        name, colour, dash = (
+            ("no margin", _LOOK["hinge"].colour, "--")
+            if margin is None
+            else (f"margin {margin:g}", _LOOK["exact"].colour, "-")
+        )
+        line = Line(curves["b"], curves["value"], name, colour, dash=dash)
+        by_sigma.setdefault(_sigma(row), []).append(line)
+        words.append(f"σ = {_sigma(row):g}, {name}: b = {row.metrics['best']:.3g}")
+    shade = best(TOYS["three"])[1]
+    shown = [
+        Panel(f"σ = {sigma:g}", lines, "threshold b", "" if place else "EXACT loss", shade_x=shade)
+        for place, (sigma, lines) in enumerate(by_sigma.items())
+    ]
+    return _drawn(
+        shown,
         "toy-margin",
         "With and without margin",
         "The paper's Figure 4, three points; the shaded thresholds are right for all of them. "
         "Scales differ: at σ = 10 the whole curve spans a few hundredths.",
-        f"Smallest loss within the picture: {ends}.",
-        draw,
+        f"Smallest loss within the picture: {'; '.join(words)}.",
+        partial(panels, shown=shown, tall=2.1, legend="beside"),
+    )
+
+
+def temperature_chart(found: ByLoss) -> Charts:
+    """The threshold that a loss prefers, for each k held fixed."""
+    ranges = {"three": (-0.1, 1.6), "five": (-14.0, 3.0)}
+    shown = []
+    for toy in _toys(found):
+        lines = []
+        for loss in LOSSES:
+            if (row := found.get((toy.name, loss))) is not None:
+                look, low, high = _LOOK[loss], row.curves["low"], row.curves["high"]
+                pairs = list(zip(low, high, strict=True))
+                band = (low, high) if any(b > a + 1e-3 for a, b in pairs) else None
+                middle = [(a + b) / 2 for a, b in pairs]
+                own = Line(row.curves["k"], middle, loss_name(loss), look.colour, look.marker)
+                lines.append(replace(own, band=band))
+        shown.append(
+            Panel(
+                toy.title, lines, "temperature k (for EXACT 1/σ)",
+                "threshold b of the smallest loss", log="x", shade_y=best(toy)[1],
+                x_ticks={0.1: "0.1", 1: "1", 10: "10"}, y_range=ranges[toy.name],
+            )
+        )  # fmt: skip
+    return _drawn(
+        shown,
+        "toy-temperature",
+        "The threshold that each loss prefers, by temperature",
+        "For each k the threshold of the smallest loss; a band where the loss is flat. The shaded "
+        "thresholds are the most accurate. A line that leaves the picture prefers a threshold "
+        "beyond all points.",
+        "The tables with k fixed have the same numbers.",
+        partial(panels, shown=shown, legend="beside"),
+    )
+
+
+def landscape_chart(toy: Toy, found: Mapping[str, Row], ends: Mapping[str, Row]) -> Charts:
+    """The losses over temperature and threshold.
+
+    Args:
+        toy: the points.
+        found: loss → its surface.
+        ends: loss → where training ended.
+    """
+    shown: list[Panel] = []
+    for loss, row in found.items():
+        b, k = row.curves["b"], row.curves["k"]
+        shown.append(
+            Panel(
+                loss_name(loss), x="threshold b", y="" if shown else "temperature k", log="y",
+                y_ticks={0.1: "0.1", 1: "1"}, x_range=(b[0], b[-1]), y_range=(k[0], k[-1]),
+                surface=Surface(b, k, row.curves["value"]),
+                more=partial(_marks, toy=toy, lowest=row, end=ends.get(loss)),
+            )
+        )  # fmt: skip
+    ways = "; ".join(
+        f"{loss_name(loss)} b = {row.metrics['b']:.3g}, k = {row.metrics['k']:.3g}, "
+        f"{100 * row.metrics['accuracy']:.0f} %"
+        for loss, row in found.items()
+    )
+    return _drawn(
+        shown,
+        f"toy-landscape-{toy.name}",
+        f"Landscapes, {toy.title}",
+        "Eight steps of equal area, the strongest where the loss is smallest. The ring is the "
+        "smallest loss in the picture, a cross where training k and b from k = 1, b = 0 ends; "
+        "between the dashed lines the accuracy is highest. EXACT depends on k/σ alone: read k as "
+        "1/σ.",
+        f"Smallest loss in the picture: {ways}.",
+        partial(panels, shown=shown, wide=3.0, tall=2.3),
+    )
+
+
+def _marks(axes: Axes, toy: Toy, lowest: Row, end: Row | None) -> None:
+    for edge in best(toy)[1]:
+        axes.axvline(edge, color=INK, lw=0.9, ls=(0, (3, 2)))
+    at = lowest.metrics["b"], lowest.metrics["k"]
+    for colour, width, above in ((LINES, 2.2, 4), (INK, 0.9, 5)):
+        axes.plot(*at, "o", ms=8, mfc="none", mec=colour, mew=width, clip_on=False, zorder=above)
+    if end is not None:
+        b, k = end.curves["b"][0], end.curves["k"][0]
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        if left <= b <= right and low <= k <= high:
+            axes.plot(b, k, "X", ms=7, mfc=INK, mec=LINES, mew=0.8, zorder=6)
+
+
+def starts_chart(rows: ByLoss, names: Mapping[str, str]) -> Chart:
+    """From how many random starts training ends at the highest accuracy.
+
+    Args:
+        rows: by toy and way.
+        names: way → how it is called, in the order of the chart.
+    """
+    shown = {
+        f"{toy.title}, best is {100 * best(toy)[0]:.0f} %": {
+            name: (100 * row.metrics["reached"] / row.metrics["starts"], _LOOK[row.loss].colour)
+            for way, name in names.items()
+            if (row := rows.get((toy.name, way))) is not None
+        }
+        for toy in _toys(rows, list(names))
+    }
+    # On a phone the colour says which loss it is, or that k is trained.
+    short = {
+        name: name.replace(", k trained", "").replace("EXACT, ", "") for name in names.values()
+    }
+    return chart(
+        "toy-starts",
+        "From random starts",
+        "How often training ends where the accuracy is highest. k trained: Adam on k and b. "
+        "σ lowered: the recipe of Appendix E, σ from 100 down, gradients normalised.",
+        "The table of where training ends has the same numbers.",
+        partial(bars, shown=shown, names=short, label="starts that end at the best (%)"),
     )

@@ -1,34 +1,79 @@
 """What exact-toy runs: each part of its page is a work item, by the part's name in the payload."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from expacc.recipes.exact.toy_data import LOSSES, TOYS, Toy, accuracy, best
-from expacc.recipes.exact.toy_search import (
+from expacc.recipes.exact.toy import (
+    LOSSES,
+    LOWERING,
+    TOYS,
     Found,
-    best_on_grid,
+    Toy,
+    accuracy,
+    as_the_paper,
+    best,
     best_threshold,
     descend_lowering_sigma,
-    descend_with_sigma,
     loss_of,
     risk,
     train_k_and_b,
 )
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["execute"]
+__all__ = ["execute", "plan"]
 
-# As many steps as the authors' code for the descents, 5000, of which the last do nothing: the
-# first ends by step 3200, and in the second sigma is 0.03 at step 800.
-WITH_SIGMA, LOWERING = 3500, 1000
 LOWEST_K, HIGHEST_K = 0.1, 3.0  # between which k starts at random
 SIGMAS = {"three": (0.03, 0.1, 0.3, 1.0), "five": (0.1, 0.5, 2.0, 10.0)}  # Figure 3
 MARGIN, MARGIN_SIGMAS = 0.1, (10.0, 0.3, 0.05)  # Figure 4
 K_VIEW = (0.05, 8.0)  # of the landscapes
+
+
+STARTS, QUICK_STARTS = 100, 10  # random starts beside the paper's own
+# Noise, whether -log P; Gumbel's -log P is cross entropy. Logistic and Laplace noise take an
+# integral at every step, so there are fewer starts and steps here.
+NOISES = (
+    *(("normal", False), ("gumbel", False), ("logistic", False), ("laplace", False)),
+    ("normal", True),
+)
+QUICK_NOISES = (("normal", False), ("gumbel", False), ("normal", True))
+NOISE_STARTS, NOISE_STEPS = 20, 600
+_NAMED = ("loss", "noise", "log", "way")  # what tells the items of a part from each other
+
+
+def plan(ask: RecipeOptions) -> Work:
+    """Every part on both sets of points."""
+    starts = ask.seeds or (QUICK_STARTS if ask.quick else STARTS)
+    more = {"starts": starts, "seed": ask.seed, "steps": 600 if ask.quick else 1500}
+    fewer = {**more, "starts": min(starts, NOISE_STARTS), "steps": NOISE_STEPS}
+    margins = [None, 0.5] if ask.quick else [None, 0.1, 0.5, 1.0, 3.0]
+    between = [] if ask.quick else [0.05 * 640 ** (i / 24) for i in range(25)]  # 0.05 … 32
+    items = []
+    for toy in TOYS.values():
+        ladder = sorted({*toy.temperatures, *(float(f"{k:.6g}") for k in between)})
+        parts: list[tuple[str, dict[str, Any]]] = []
+        for loss in LOSSES:
+            parts += [("paper", {"loss": loss}), ("trained", {"loss": loss, **more})]
+        parts += [("fixed", {"temperatures": ladder}), ("lowered", {"margins": margins, **more})]
+        for noise, log in QUICK_NOISES if ask.quick else NOISES:
+            for way in ("trained", "lowered"):
+                parts.append(("noise", {"noise": noise, "log": log, "way": way, **fewer}))
+        parts.append(("slices", {"points": 201 if ask.quick else 801}))
+        parts.append(("surface", {"points": 31 if ask.quick else 81}))
+        for part, asked in parts:
+            key = "/".join([part, toy.name, *(str(asked[n]) for n in _NAMED if n in asked)])
+            items.append(WorkItem(key, {"part": part, "toy": toy.name, **asked}))
+    return Work(
+        tuple(items),
+        "expacc.recipes.exact.toy_work:execute",
+        failed_row,
+        facts={"starts": starts, "quick": ask.quick},
+    )
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -43,28 +88,9 @@ def _row(item: WorkItem, toy: Toy, loss: str, name: str = "", **more: Any) -> Ro
     return Row(key=key, item=item.key, kind="final", table=toy.name, loss=loss, fold=part, **more)
 
 
-def _metrics(found: Found) -> dict[str, float]:
-    return {
-        "low": found.low,
-        "high": found.high,
-        "k": found.k,
-        "loss": found.loss,
-        "accuracy": found.accuracy,
-        "accuracy_high": found.accuracy_high,
-    }
-
-
 def _paper(item: WorkItem, toy: Toy) -> list[Row]:
-    """The paper's thresholds, each found as the paper finds it, from b = 0 where it descends."""
     name = item.payload["loss"]
-    loss, zero = loss_of(name), torch.zeros(1, dtype=torch.float64)
-    if name != "exact":
-        found = best_threshold(loss, toy) if toy.name == "three" else best_on_grid(loss, toy)
-    elif toy.name == "three":
-        found = descend_with_sigma(loss, toy, zero, WITH_SIGMA)[0]
-    else:
-        found = descend_lowering_sigma(loss, toy, zero, LOWERING)[0]
-    return [_row(item, toy, name, metrics=_metrics(found))]
+    return [_row(item, toy, name, metrics=asdict(as_the_paper(toy, name)))]
 
 
 def _fixed(item: WorkItem, toy: Toy) -> list[Row]:
@@ -72,11 +98,9 @@ def _fixed(item: WorkItem, toy: Toy) -> list[Row]:
     rows = []
     for name in LOSSES:
         found = [best_threshold(loss_of(name), toy, k) for k in item.payload["temperatures"]]
-        columns = {
-            metric: tuple(_metrics(f)[metric] for f in found) for metric in _metrics(found[0])
-        }
+        columns = {name: tuple(vars(one)[name] for one in found) for name in vars(found[0])}
         lowest = min(found, key=lambda one: one.loss)
-        rows.append(_row(item, toy, name, name, metrics=_metrics(lowest), curves=columns))
+        rows.append(_row(item, toy, name, name, metrics=asdict(lowest), curves=columns))
     return rows
 
 
@@ -133,7 +157,7 @@ def _of_starts(
         item, toy, loss, name,
         numbers=numbers,
         metrics={
-            **_metrics(found[0]),
+            **asdict(found[0]),
             "starts": float(len(others)),
             "reached": float(reached),
             "mean_accuracy": sum(others) / len(others),

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from expacc.recipes.leaky.logistic import ALL, CONDITIONS, LARGE_RATE, RATE
-from expacc.recipes.leaky.logistic_charts import (
+from expacc.recipes.leaky.charts import (
     folds_chart,
     large_rate_chart,
     norms_chart,
     whole_chart,
 )
+from expacc.recipes.leaky.logistic import ALL, CONDITIONS, LARGE_RATE, RATE
 from expacc.recipes.leaky.plateaus import (
     BEHIND,
     LEAKY,

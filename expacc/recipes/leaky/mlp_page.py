@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from expacc.recipes.leaky.charts import curves_chart, pairs_chart
 from expacc.recipes.leaky.mlp import NOISES
-from expacc.recipes.leaky.mlp_charts import LOSSES, curves_chart, folds_chart
+from expacc.recipes.leaky.plateaus import LOSSES
 from expacc.recipes.leaky.significance import Compared, compare
 from expacc.recipes.page import Claim, Comparison, Grid, Page, Section, number_of
 from expacc.recipes.paper import numbers
@@ -127,7 +128,7 @@ def _margins(errors: Errors, tests: Tests) -> Section:
         note="Fewer on: the folds on which LEErr makes fewer errors. The corrected t test allows "
         "for training rows that folds have in common; the paper's paired t test does not.",
     )
-    chart = folds_chart(errors, TABLE_4, NOISES, _labels)
+    chart = pairs_chart(errors, TABLE_4, NOISES, _labels)
     return Section(title="The margin", grids=(grid,), charts=(chart,))
 
 
@@ -158,7 +159,7 @@ PROTOCOLS = {
     "full": "Learning rates and dropout, the same for inputs and hidden units, were tried on every "
     "fold; which ones the paper tried is not known.",
     "short": "Nothing was tuned. The paper's own protocol takes more than a day on two cores; with "
-    "--device cuda it is the default, and --seeds 10 asks for it anywhere.",
+    "--device cuda it is the default, and --repeats 10 asks for it anywhere.",
     "quick": "Only a glance, with one setting.",
 }
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from expacc.recipes.leaky.charts import errors_chart, rates_chart
 from expacc.recipes.leaky.significance import LEVEL, Compared, compare, underlined
 from expacc.recipes.leaky.uci import LOSSES, NAMES
-from expacc.recipes.leaky.uci_charts import errors_chart, rates_chart
 from expacc.recipes.page import Claim, Comparison, Grid, Page, Section, number_of
 from expacc.recipes.paper import load_paper, numbers
 from expacc.report.words import listed, p_text, p_value_text, signed

@@ -1,24 +1,145 @@
-"""Estimate an orthant integral and its gradient many times, and hold both against the truth."""
+"""The integrals of exact-integral: their values to rounding, and how estimates are held to them."""
 
 import functools
 import math
+import random
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.exact.integral_cases import CASES, Case, truth
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["execute"]
+__all__ = ["CASES", "Case", "Truth", "execute", "plan", "truth"]
+
+MEAN = (1.0, 2.0, 0.5, 10.0, 6.0, -3.0, -4.0, 5.0, 1.0, 0.0)  # Appendix C
+
+
+@dataclass(frozen=True)
+class Case:
+    """P(all margins positive), the margins being N(m, I + 11ᵀ).
+
+    Args:
+        name: in keys.
+        title: for people.
+        margins: m, the lead of the true class over each rival in units of σ.
+        about: what it stands for.
+    """
+
+    name: str
+    title: str
+    margins: tuple[float, ...]
+    about: str
+
+
+def _drawn(rivals: int) -> tuple[float, ...]:
+    """Leads among standard normal logits."""
+    draw = random.Random(16)
+    own, *others = (draw.gauss(0, 1) for _ in range(rivals + 1))
+    return tuple(round(own - other, 3) for other in others)
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("paper", "the paper's", MEAN, "Appendix C, its numbers taken for the margins"),
+        Case(
+            "paper-logits",
+            "the paper's as logits",
+            tuple(MEAN[3] - other for i, other in enumerate(MEAN) if i != 3),
+            "Appendix C, its numbers taken for ten logits of which the largest is the true one",
+        ),
+        Case("level", "ten level classes", (0.0,) * 9, "as training begins, σ large"),
+        Case("drawn", "16 drawn classes", _drawn(15), "standard normal logits, σ = 1"),
+        Case("ahead", "well ahead", (4.0,) * 9, "a row that is right, σ small"),
+        Case("behind", "far behind", (-10.0,) * 9, "a row that is wrong, σ small"),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A case's value and gradient.
+
+    Args:
+        value: P.
+        gradient: ∂P/∂m.
+        doubt: how much the value changes, relatively, when every second node is left out.
+    """
+
+    value: float
+    gradient: tuple[float, ...]
+    doubt: float
+
+
+def truth(margins: tuple[float, ...], half_width: float = 40.0, nodes: int = 20_001) -> Truth:
+    """The trapezoid rule with very many nodes over ∫ φ(z) ∏ Φ(z + m_i) dz, float64.
+
+    Independent of this library's own rule: no mode, no map, no torch. The integrand is analytic and
+    falls like a Gaussian, so that the rule converges faster than any power of the distance.
+    """
+    import numpy as np
+    from scipy.special import log_ndtr
+
+    z = np.linspace(-half_width, half_width, nodes)
+    log_phi = -0.5 * z**2 - 0.5 * math.log(2 * math.pi)
+    shifted = z[:, None] + np.array(margins)
+    log_cdf = log_ndtr(shifted)
+    integrand = log_phi + log_cdf.sum(1)
+    scale = integrand.max()
+    step = 2 * half_width / (nodes - 1)  # z[1] - z[0] would lose digits
+    weights = np.exp(integrand - scale)
+    total, coarse = weights.sum() * step, weights[::2].sum() * 2 * step
+    log_density = -0.5 * shifted**2 - 0.5 * math.log(2 * math.pi)
+    gradient = (weights[:, None] * np.exp(log_density - log_cdf)).sum(0) * step * np.exp(scale)
+    return Truth(
+        value=float(total * np.exp(scale)),
+        gradient=tuple(float(part) for part in gradient),
+        doubt=float(abs(total - coarse) / total),
+    )
+
 
 CLIP = 5.0  # of the authors' code
 CELLS = 1 << 22  # numbers in a buffer of the sampler, 32 MiB
 Estimate = Callable[[Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
+_PRECISIONS = {"ours": torch.float64, "ours32": torch.float32}
+SAMPLES = tuple(2**power for power in range(11))  # 1 … 1024
+REPEATS, QUICK_REPEATS = 1000, 100
+IN_ORDER = ("paper", "paper-logits", "drawn")  # cases in which the order of the rivals matters
+PAPERS_TRUTH = 1_000_000  # samples
+
+
+def plan(ask: RecipeOptions) -> Work:
+    """Every method on every case; the many small numbers of samples together."""
+    samples = SAMPLES[:8] if ask.quick else SAMPLES
+    repeats = ask.seeds or (QUICK_REPEATS if ask.quick else REPEATS)
+    items = []
+
+    def add(
+        case: str, method: str, sizes: list[int], key: object = "", times: int = repeats
+    ) -> None:
+        asked = {"case": case, "seed": ask.seed, "repeats": times}
+        name = f"{case}/{method}" + (f"/{key}" if key else "")
+        items.append(WorkItem(name, {**asked, "method": method, "samples": sizes}))
+
+    for case in ["paper", "level"] if ask.quick else list(CASES):
+        for method in _PRECISIONS:
+            add(case, method, list(samples), times=1)
+        for method in ("log_derivative", "genz", *(["genz_given"] if case in IN_ORDER else [])):
+            # The few large ones each on its own.
+            for part in [[n for n in samples if n < 128], *([n] for n in samples if n >= 128)]:
+                add(case, method, part, part[-1])
+    if not ask.quick:
+        for method in ("genz_given", "genz"):
+            add("paper", method, [PAPERS_TRUTH], "truth", times=1)
+    facts = {"repeats": repeats, "quick": ask.quick}
+    return Work(tuple(items), "expacc.recipes.exact.integral:execute", failed_row, facts=facts)
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -48,11 +169,6 @@ def _row(item: WorkItem, case: Case, method: str, samples: int, errors: dict[str
     )
 
 
-# ------------------------------------------------------------------------------------ ours
-
-_PRECISIONS = {"ours": torch.float64, "ours32": torch.float32}
-
-
 def _ours(item: WorkItem, case: Case, method: str, nodes: int) -> Row:
     margins = torch.tensor(case.margins, dtype=_PRECISIONS[method], requires_grad=True)
     value = orthant_prob(margins, nodes=nodes)
@@ -66,9 +182,6 @@ def _ours(item: WorkItem, case: Case, method: str, nodes: int) -> Row:
         "value_mean": value.item(),
     }
     return _row(item, case, method, nodes, errors)
-
-
-# ---------------------------------------------------------------------------------- samplers
 
 
 def _with_gradient(estimate: Callable[[Tensor], Tensor], margins: Tensor) -> tuple[Tensor, Tensor]:

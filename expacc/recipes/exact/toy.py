@@ -1,10 +1,11 @@
-"""How thresholds are found: by search over k and b, and by the descents of the EXACT paper.
+"""The toy data of the EXACT paper, and how thresholds are found on them.
 
-The logits are (0, f), each with noise of standard deviation sigma (Eq. 8), so that
-P(+1) = Phi(f / (sigma √2)). Everything takes many starts at once, each on its own.
+The model is f(x) = k (x - b) and its logits are (0, f), each with noise of standard deviation sigma
+(Eq. 8), so that P(+1) = Phi(f / (sigma √2)). Thresholds are found by search over k and b, and by
+the descents of the paper; everything takes many starts at once, each on its own.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,21 +16,107 @@ from torch import Tensor
 
 from expacc.baselines import hinge
 from expacc.functional import exact_error
-from expacc.recipes.exact.toy_data import Toy, accuracy
 
 __all__ = [
+    "FIVE",
+    "LOSSES",
+    "LOWERING",
+    "THREE",
+    "TOYS",
     "Found",
     "Loss",
-    "best_on_grid",
+    "Toy",
+    "accuracy",
+    "as_the_paper",
+    "best",
     "best_threshold",
     "descend_lowering_sigma",
-    "descend_with_sigma",
     "loss_of",
+    "percent_text",
+    "place_text",
     "risk",
     "train_k_and_b",
 ]
 
+LOSSES = ("cross_entropy", "hinge", "exact")
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Points on a line, of class -1 or +1; the model is f(x) = k (x - b), class +1 if f(x) >= 0.
+
+    Args:
+        name: in keys.
+        title: for people.
+        x: where the points are.
+        label: 1 for the paper's class +1, 0 for its class -1.
+        search: where thresholds b are looked for.
+        view: the thresholds that charts show.
+        starts: between which training starts, when it starts at random.
+        temperatures: the k that are held fixed in turn.
+    """
+
+    name: str
+    title: str
+    x: tuple[float, ...]
+    label: tuple[int, ...]
+    search: tuple[float, float]
+    view: tuple[float, float]
+    starts: tuple[float, float]
+    temperatures: tuple[float, ...]
+
+
+# Section 3, Figure 1
+THREE = Toy(
+    "three", "three points", (-0.25, 0, 0.25), (0, 0, 1),
+    search=(-10, 40), view=(-1, 1.5), starts=(-1, 1), temperatures=(1, 2, 4, 8, 32),
+)  # fmt: skip
+# Appendix E, Figure 10
+FIVE = Toy(
+    "five", "five points", (-6, -5, -4, 0, 2), (0, 1, 1, 0, 1),
+    search=(-1000, 100), view=(-14, 8), starts=(-8, 4), temperatures=(0.05, 0.15, 0.5, 1, 4, 32),
+)  # fmt: skip
+TOYS = {toy.name: toy for toy in (THREE, FIVE)}
+
+
+def accuracy(toy: Toy, k: float, b: float) -> float:
+    """Share of points in their class; f(x) = 0 is class +1 (Eq. 1)."""
+    right = [(k * (x - b) >= 0) == bool(y) for x, y in zip(toy.x, toy.label, strict=True)]
+    return sum(right) / len(right)
+
+
+def best(toy: Toy) -> tuple[float, tuple[float, float]]:
+    """The highest accuracy of any threshold, and the first interval of thresholds that has it."""
+    ends = sorted(toy.x)
+    gaps = list(zip([ends[0] - 1, *ends], [*ends, ends[-1] + 1], strict=True))
+    shares = [max(accuracy(toy, k, (low + high) / 2) for k in (1.0, -1.0)) for low, high in gaps]
+    highest = max(shares)
+    return highest, gaps[shares.index(highest)]
+
+
+NO_THRESHOLD = 100.0  # beyond it a threshold only says that all points are in one class
+
+
+def place_text(metrics: Mapping[str, float], toy: Toy) -> str:
+    """A threshold, or the two ends of a flat part, in words."""
+    low, high = metrics["low"], metrics["high"]
+    if abs(low) > NO_THRESHOLD:
+        return "none"
+    digits = 3 if toy.name == "three" else 2
+    texts = [f"{end:.{digits}f}".replace("-", "−") for end in (low, high)]
+    return " … ".join(dict.fromkeys(texts))
+
+
+def percent_text(metrics: Mapping[str, float]) -> str:
+    """The accuracy, or the lowest and the highest of a flat part."""
+    low, high = (100 * metrics[name] for name in ("accuracy", "accuracy_high"))
+    return f"{low:.0f} %" if high - low < 0.5 else f"{low:.0f} to {high:.0f} %"
+
+
 Loss = Callable[..., Tensor]
+# As many steps as the authors' code for the descents, 5000, of which the last do nothing: the
+# first ends by step 3200, and in the second sigma is 0.03 at step 800.
+WITH_SIGMA, LOWERING = 3500, 1000
 FLAT = 1e-13  # losses this near the smallest are as small
 DECAY, FLOOR = 0.9, 1e-2  # of the gradient normaliser, Section 4.5.4
 
@@ -156,6 +243,16 @@ def descend_lowering_sigma(loss: Loss, toy: Toy, b: Tensor, steps: int) -> list[
         optimizer.step()
     ones = torch.ones_like(threshold.detach())
     return _ends(toy, ones, threshold.detach(), value.detach())
+
+
+def as_the_paper(toy: Toy, name: str) -> Found:
+    """The threshold of a loss, found as the paper finds it, from b = 0 where it descends."""
+    loss, zero = loss_of(name), torch.zeros(1, dtype=torch.float64)
+    if name != "exact":
+        return best_threshold(loss, toy) if toy.name == "three" else best_on_grid(loss, toy)
+    if toy.name == "three":
+        return descend_with_sigma(loss, toy, zero, WITH_SIGMA)[0]
+    return descend_lowering_sigma(loss, toy, zero, LOWERING)[0]
 
 
 def _ends(toy: Toy, k: Tensor, b: Tensor, values: Tensor) -> list[Found]:

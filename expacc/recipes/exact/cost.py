@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,16 +21,51 @@ from expacc.functional import exact_error
 from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.exact.cost_network import WideResNet, images
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["execute", "genz_bytes", "peak_bytes"]
+__all__ = ["WideResNet", "execute", "genz_bytes", "peak_bytes", "plan"]
 
 SIGMA, MARGIN = 1.0, 5.0
 LEAST = 2e-3  # seconds of one timing: shorter calls are repeated within it
 Call = Callable[[], None]
 Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+ROWS = 256  # the paper's batch
+CLASSES = (2, 4, 10, 20, 32, 50, 100, 200, 500, 1000, 2000, 4000)
+QUICK_CLASSES = (2, 10, 32, 50, 100, 1000)
+NODES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+USUAL_SAMPLES, USUAL_CLASSES = 16, 32  # of the paper's Figure 7
+LINEAR_CLASSES = (2, 4, 8)  # as many as its tables have
+NETWORKS = ((16, 8, 10), (28, 10, 10), (28, 10, 100))  # depth, width, classes, Section 6.3
+IMAGES, IMAGES_ON_GPU = 4, 256
+
+
+def plan(ask: RecipeOptions) -> Work:
+    """A setting an item, its methods taking turns."""
+    usual = {"rows": ROWS, "samples": USUAL_SAMPLES, "device": ask.device}
+    usual["seconds"] = 0.5 if ask.quick else 4.0
+    images = IMAGES_ON_GPU if ask.device.startswith("cuda") else IMAGES
+    settings: list[dict[str, Any]] = [
+        *({"part": "classes", "classes": c} for c in (QUICK_CLASSES if ask.quick else CLASSES)),
+        *(
+            {"part": "samples", "classes": USUAL_CLASSES, "samples": samples}
+            for samples in (NODES[::2] if ask.quick else NODES)
+        ),
+        *({"part": "linear", "classes": c, "features": 50} for c in LINEAR_CLASSES),
+        *(
+            {"part": "network", "depth": depth, "width": width, "classes": c, "rows": images}
+            for depth, width, c in (NETWORKS[:1] if ask.quick else NETWORKS)
+        ),
+    ]
+    items = []
+    for setting in settings:
+        words = [f"{n}={setting[n]}" for n in ("classes", "samples", "depth") if n in setting]
+        items.append(WorkItem("/".join([setting["part"], *words]), {**usual, **setting}))
+    facts = {"device": ask.device, "quick": ask.quick}
+    return Work(tuple(items), "expacc.recipes.exact.cost:execute", failed_row, facts=facts)
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -249,3 +285,57 @@ def _network(item: WorkItem) -> list[Row]:
     seconds = _take_turns({"network": run}, device, asked["seconds"])["network"]
     name = f"wrn-{asked['depth']}-{asked['width']}"
     return [_row(item, name, {"seconds": seconds})]
+
+
+# ------------------------------------------------------------------------------------ the network
+
+
+class _Block(nn.Module):
+    """Two 3×3 convolutions, each after normalisation and ReLU, and a way around them."""
+
+    def __init__(self, channels: int, wider: int, stride: int) -> None:
+        super().__init__()
+        self.first_norm, self.second_norm = nn.BatchNorm2d(channels), nn.BatchNorm2d(wider)
+        self.first = nn.Conv2d(channels, wider, 3, stride, padding=1, bias=False)
+        self.second = nn.Conv2d(wider, wider, 3, padding=1, bias=False)
+        changes = stride > 1 or channels != wider
+        self.around = nn.Conv2d(channels, wider, 1, stride, bias=False) if changes else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        ready = F.relu(self.first_norm(x))
+        out: Tensor = self.second(F.relu(self.second_norm(self.first(ready))))
+        return out + (x if self.around is None else self.around(ready))
+
+
+class WideResNet(nn.Module):
+    """WRN-depth-width for images of 32 × 32 pixels (Zagoruyko and Komodakis, 2016).
+
+    Args:
+        depth: 6 n + 4.
+        width: by which the channels 16, 32, 64 are multiplied.
+        classes: of the last layer.
+    """
+
+    def __init__(self, depth: int, width: int, classes: int) -> None:
+        super().__init__()
+        channels, parts = 16, []
+        for group in range(3):
+            wider = 16 * 2**group * width
+            for place in range((depth - 4) // 6):
+                parts.append(_Block(channels, wider, stride=2 if group and not place else 1))
+                channels = wider
+        self.stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.blocks, self.norm = nn.Sequential(*parts), nn.BatchNorm2d(channels)
+        self.head = nn.Linear(channels, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of images (rows, 3, 32, 32)."""
+        features = F.relu(self.norm(self.blocks(self.stem(x)))).mean((2, 3))
+        logits: Tensor = self.head(features)
+        return logits
+
+
+def images(rows: int, device: str) -> Tensor:
+    """Noise in the shape of CIFAR's images."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(rows, 3, 32, 32, generator=generator).to(device)
