@@ -86,9 +86,8 @@ def test_where_a_text_is_cut_and_how_many_lines_are_read_at_once_change_nothing(
     options = ReadOptions(**case.options)
     whole = outcome(path, options)
     for part in (1, 2, 3, 7):
-        monkeypatch.setattr("expacc.data.encodings._PART", part)
+        monkeypatch.setattr("expacc.data.text._PART", part)
         assert outcome(path, options) == whole
     monkeypatch.undo()
-    for reader in ("delimited", "arff"):
-        monkeypatch.setattr(f"expacc.data.{reader}.plain_block", lambda *_: None)
+    monkeypatch.setattr("expacc.data.blocks.BlockParser.parse", lambda *_: None)
     assert outcome(path, options) == whole

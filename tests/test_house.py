@@ -105,7 +105,7 @@ def test_no_module_imports_itself_by_way_of_others():
 EXTRAS = {
     "cli": {"typer", "rich"},
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
-    "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
+    "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
     "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "jinja2", "markupsafe"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},

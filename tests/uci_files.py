@@ -98,20 +98,56 @@ def _workbook(pairs: Pairs) -> bytes:
 
 
 def _old_workbook(pairs: Pairs) -> bytes:
-    """The .xls of Excel 2, the simplest that there is: a stream of records."""
+    """A .xls: the sheet's name, its texts and its numbers, and no more."""
     head = ["MouseID", "DYRK1A_N", "ITSN1_N", "Genotype", "Treatment", "Behavior", "class"]
     cells: list[list[str | float | None]] = [list(head)]
     for place, (kind, noise) in enumerate(pairs):
         gap = None if place % 7 == 0 else noise
         words = ("Control", "Saline", "C/S", f"c-{kind}")
         cells.append([f"3{place}_1", kind + noise / 10, gap, *words])
-    parts = [struct.pack("<HHHH", 9, 4, 2, 0x10)]
-    for down, row in enumerate(cells):
+    return old_workbook(cells)
+
+
+def old_workbook(rows: list[list[str | float | None]]) -> bytes:
+    """The .xls of Excel 97: a stream of records in a compound file."""
+
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    def text(word: str, size: str) -> bytes:
+        return struct.pack(size, len(word)) + b"\0" + word.encode("latin-1")
+
+    begin = [record(0x809, struct.pack("<HHHHII", 0x600, kind, 0, 0, 0, 6)) for kind in (5, 16)]
+    name = b"\0\0" + text("one", "<B")
+    start = len(begin[0]) + 4 + 4 + len(name) + 4
+    parts = [begin[0], record(0x85, struct.pack("<I", start) + name), record(10, b""), begin[1]]
+    for down, row in enumerate(rows):
         for across, cell in enumerate(row):
-            where = struct.pack("<HH3x", down, across)
+            where = struct.pack("<HHH", down, across, 0)
             if isinstance(cell, str):
-                text = bytes([len(cell)]) + cell.encode()
-                parts.append(struct.pack("<HH", 4, 7 + len(text)) + where + text)
+                parts.append(record(0x204, where + text(cell, "<H")))
             elif cell is not None:
-                parts.append(struct.pack("<HH", 3, 15) + where + struct.pack("<d", cell))
-    return b"".join([*parts, struct.pack("<HH", 10, 0)])
+                parts.append(record(0x203, where + struct.pack("<d", cell)))
+    stream = b"".join([*parts, record(10, b"")]).ljust(4096, b"\0")  # shorter ones lie elsewhere
+    return _compound(stream)
+
+
+def _compound(stream: bytes) -> bytes:
+    """A compound file of one stream: a head, its sectors' chain, its directory, the stream."""
+    sectors = -(-len(stream) // 512)
+    assert sectors < 126
+    none, end = 0xFFFFFFFF, 0xFFFFFFFE
+    head = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16)
+    head += struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
+    head += struct.pack("<IIIIIIIII", 0, 1, 1, 0, 4096, end, 0, end, 0)
+    head += struct.pack("<I", 0) + struct.pack("<I", none) * 108
+    chain = [0xFFFFFFFD, end, *range(3, sectors + 2), end]
+    table = struct.pack(f"<{len(chain)}I", *chain).ljust(512, b"\xff")
+
+    def entry(title: str, kind: int, child: int, first: int, size: int) -> bytes:
+        letters = title.encode("utf-16-le")
+        body = letters.ljust(64, b"\0") + struct.pack("<HBB", len(letters) + 2, kind, 1)
+        return body + struct.pack("<III36xIQ", none, none, child, first, size)
+
+    folder = entry("Root Entry", 5, 1, end, 0) + entry("Workbook", 2, none, 2, len(stream))
+    return head + table + folder.ljust(512, b"\0") + stream.ljust(512 * sectors, b"\0")

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expacc.data.errors import TableError, need
+from expacc.data.limits import MOST_BYTES, too_large
 
 __all__ = [
     "COMPRESSIONS",
     "Source",
-    "most_unpacked",
     "open_source",
     "refuse_other_formats",
     "table_name",
@@ -29,15 +29,20 @@ _MAGIC = (
     (b"\xfd7zXZ\0", "xz data", "add .xz to its name"),
     (b"\x28\xb5\x2f\xfd", "Zstandard data", "add .zst to its name"),
     (b"BZh91AY&SY", "bzip2 data", "unpack it first"),
-    (b"PK\x03\x04", "a ZIP archive or a workbook", "name it .xlsx, or unpack it first"),
+    (b"PK\x03\x04", "a ZIP archive or a workbook", "name it .xlsx or .ods, or unpack it first"),
     (b"PAR1", "a Parquet file", "name it .parquet"),
-    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", "save it as .xlsx or CSV"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", "name it .xls"),
     (b"\x89PNG", "a picture", "give a table"),
     (b"%PDF", "a PDF document", "give a table"),
 )
+_EXPECTED = {
+    ".xlsx": "a ZIP archive or a workbook",
+    ".ods": "a ZIP archive or a workbook",
+    ".xls": "an old Excel workbook",
+    ".parquet": "a Parquet file",
+    ".pq": "a Parquet file",
+}
 _UNREADABLE = {
-    ".xls": "save it as .xlsx or CSV",
-    ".ods": "save it as .xlsx or CSV",
     ".zip": "unpack it first",
     ".tar": "unpack it first",
     ".bz2": "unpack it first",
@@ -46,10 +51,6 @@ _UNREADABLE = {
     ".feather": "save it as Parquet",
     ".pkl": "save it as CSV or Parquet; a pickle can run code",
 }
-_MOST = 2 << 30
-# What a packed file may become by default. Beyond it someone has to vouch for the file: 20 times
-# its size is what tables of text seldom reach, 512 MiB what can be read in a moderate memory.
-_UNPACKED, _TIMES = 512 << 20, 20
 _CHUNK = 1 << 20
 # What a stream leaves over is copied for the next one, and there may be many: small chunks.
 _PACKED_CHUNK = 1 << 12
@@ -92,32 +93,27 @@ def refuse_other_formats(path: Path) -> None:
 def open_source(path: Path, max_bytes: int | None = None) -> Source:
     """Read a file whole; refuse what is missing, damaged, too large or not what its name says."""
     name = path.name
-    raw = _read(path, max_bytes or _MOST)
+    most = max_bytes or MOST_BYTES
+    raw = _read(path, most)
     suffix = table_suffix(path)
     packed = path.suffix.lower()
     data = raw
     if packed in COMPRESSIONS:
-        data = _unpack(name, packed, raw, most_unpacked(max_bytes, len(raw)))
+        data = _unpack(name, packed, raw, most)
     if not data:
         raise TableError(name, "the file is empty.")
-    expected = {".xlsx": "a ZIP archive or a workbook", ".parquet": "a Parquet file"}
-    expected[".pq"] = expected[".parquet"]
+    expected = _EXPECTED.get(suffix)
     found = next(((what, cure) for magic, what, cure in _MAGIC if data.startswith(magic)), None)
-    if suffix in expected:
-        if found is None or found[0] != expected[suffix]:
+    if expected:
+        if found is None or found[0] != expected:
             raise TableError(
                 name,
-                f"the content must be {expected[suffix]}, as its name says; it begins with "
+                f"the content must be {expected}, as its name says; it begins with "
                 f"{data[:4]!r}. Give it the ending of what it is.",
             )
     elif found is not None:
         raise TableError(name, f"the content is {found[0]}, not text; {found[1]}.")
     return Source(name, suffix, data, hashlib.sha256(raw).hexdigest(), len(raw))
-
-
-def most_unpacked(max_bytes: int | None, size: int) -> int:
-    """Bytes that a file of this size may unpack to, unless someone vouches for more."""
-    return max_bytes or min(_MOST, max(_UNPACKED, _TIMES * size))
 
 
 def _read(path: Path, max_bytes: int) -> bytes:
@@ -127,7 +123,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
         if path.exists() and not path.is_file():
             raise TableError(name, "it must be a file; got a folder or device.")
         if os.stat(path).st_size > max_bytes:
-            raise _too_large(name, max_bytes, "has")
+            raise too_large(name, max_bytes, "has")
         return path.read_bytes()
     except FileNotFoundError:
         raise TableError(name, f"there is no such file in {path.parent.absolute()}.") from None
@@ -137,14 +133,6 @@ def _read(path: Path, max_bytes: int) -> bytes:
         raise TableError(name, f"it cannot be read ({error.strerror or error}).") from None
 
 
-def _too_large(name: str, max_bytes: int, verb: str) -> TableError:
-    return TableError(
-        name,
-        f"it {verb} more than {max_bytes:,} bytes, the most that is read. Raise --max-bytes if "
-        "you trust the file.",
-    )
-
-
 def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
     whole = io.BytesIO()  # a list of parts, joined, would take twice the memory
     stream = {".gz": _gunzip, ".xz": _unxz, ".zst": _unzstd}[packed]
@@ -152,7 +140,7 @@ def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
     try:
         for part in stream(raw):
             if whole.tell() + len(part) > max_bytes:
-                raise _too_large(name, max_bytes, "unpacks to")
+                raise too_large(name, max_bytes, "unpacks to")
             whole.write(part)
     except EOFError:
         raise TableError(

@@ -180,12 +180,8 @@ PACKED = [
     Case(
         "large plain file", CSV * 10, refused=("has more than 10 bytes",), options={"max_bytes": 10}
     ),
-    Case(
-        "old workbook",
-        b"\xd0\xcf\x11\xe0" + b"\0" * 9,
-        refused=(".xls files are not read", ".xlsx"),
-        file="x.xls",
-    ),
+    Case("cut old workbook", b"\xd0\xcf\x11\xe0" + b"\0" * 9, refused=("damaged",), file="x.xls"),
+    Case("CSV named .xls", CSV, refused=("must be an old Excel workbook",), file="x.xls"),
     Case("bzip2", b"BZh91AY&SY", refused=("bzip2",), file="x.csv"),
     Case("JSON", b"{}", refused=(".json files are not read",), file="x.json"),
     Case("picture", b"\x89PNG\r\n", refused=("picture",), file="x.csv"),
@@ -455,9 +451,7 @@ BINARY = [
         file="x.xlsx",
         options={"max_bytes": 1_000_000},
     ),
-    Case(
-        "workbook with a row far away", far_row, refused=("at most 1,048,576 rows",), file="x.xlsx"
-    ),
+    Case("workbook with a row said to be far away", far_row, AB, ((1, 2),), file="x.xlsx"),
     Case("empty workbook", lambda: workbook(), refused=("sheet is empty",), file="x.xlsx"),
     Case(
         "workbook named .csv", lambda: workbook(["a"], [1]), refused=("ZIP archive or a workbook",)
