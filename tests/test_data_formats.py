@@ -10,6 +10,7 @@ import warnings
 import zipfile
 
 import pytest
+from uci_files import old_workbook
 
 from expacc.data import ReadOptions, TableError
 from expacc.data.reading import read_grid
@@ -273,11 +274,7 @@ def test_workbooks_of_other_programs(prefix, space, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "sheet",
-    [
-        "<row><c r='A-1'><v>1</v></c></row>",
-        "<row><c t='s'><v>9</v></c></row>",
-    ],
+    "sheet", ["<row><c r='A-1'><v>1</v></c></row>", "<row><c t='s'><v>9</v></c></row>"]
 )
 def test_workbooks_that_make_no_sense(sheet, tmp_path):
     path = tmp_path / "x.xlsx"
@@ -298,3 +295,45 @@ def test_cells_of_a_workbook_stand_where_they_say(tmp_path):
     grid, _, _ = read_grid(path, ReadOptions())
     assert grid.names == ("a", "b c")
     assert list(zip(*grid.columns, strict=True)) == [(3, 4)]
+
+
+def open_document(rows):
+    """An .ods of texts and numbers."""
+    cells = [
+        "".join(
+            f"<table:table-cell office:value-type='float' office:value='{cell}'/>"
+            if isinstance(cell, float)
+            else f"<table:table-cell office:value-type='string'><text:p>{cell}</text:p>"
+            "</table:table-cell>"
+            for cell in row
+        )
+        for row in rows
+    ]
+    body = "".join(f"<table:table-row>{row}</table:table-row>" for row in cells)
+    spaces = " ".join(
+        f"xmlns:{name}='urn:oasis:names:tc:opendocument:xmlns:{name}:1.0'"
+        for name in ("office", "table", "text")
+    )
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr("META-INF/manifest.xml", "<manifest:manifest xmlns:manifest='x'/>")
+        archive.writestr(
+            "content.xml",
+            f"<office:document-content {spaces}><office:body><office:spreadsheet><table:table "
+            f"table:name='one'>{body}</table:table></office:spreadsheet></office:body>"
+            "</office:document-content>",
+        )
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(("name", "make"), [("x.xls", old_workbook), ("x.ods", open_document)])
+def test_other_workbooks_are_read_alike(name, make, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(make([["a", "b"], [1.5, "01"], [2.0, "NA"]]))
+    grid, _, _ = read_grid(path, ReadOptions())
+    assert grid.names == ("a", "b")
+    same([cell for column in grid.columns for cell in column], [1.5, 2, "01", "NA"])
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(TableError, match="damaged"):
+        read_grid(path, ReadOptions())

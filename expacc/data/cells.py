@@ -282,10 +282,7 @@ def _part(texts: Any, missing: Collection[str], decimal: str) -> Floats | None:
 
 
 def to_numbers(
-    column: Cells,
-    missing: Collection[str],
-    decimal: str = ".",
-    typed_missing: Collection[str] = (),
+    column: Cells, missing: Collection[str], decimal: str = ".", typed_missing: Collection[str] = ()
 ) -> Floats | None:
     """The cells as float64, NaN where missing; None if one is neither missing nor a number.
 

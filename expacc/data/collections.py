@@ -123,8 +123,7 @@ def read_uci121(folder: str | Path) -> Table:
     )
     if len({table_name(path) for path in inputs}) != 1:
         raise TableError(
-            folder.name,
-            f"the folder must hold one NAME_py.dat; it holds {len(inputs)}.",
+            folder.name, f"the folder must hold one NAME_py.dat; it holds {len(inputs)}."
         )
     options = ReadOptions(header=False)
     digest = hashlib.sha256()

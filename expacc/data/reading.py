@@ -15,17 +15,7 @@ from expacc.data.errors import TableError, need
 from expacc.data.limits import MOST_LEVELS
 from expacc.data.options import Position, ReadOptions
 from expacc.data.source import open_source, refuse_other_formats, table_name
-from expacc.data.table import (
-    Column,
-    Dropped,
-    Grid,
-    Kind,
-    Labels,
-    ManyLevels,
-    Schema,
-    Table,
-    shown,
-)
+from expacc.data.table import Column, Dropped, Grid, Kind, Labels, ManyLevels, Schema, Table, shown
 
 __all__ = ["NAMED", "read_grid", "read_table"]
 
@@ -108,25 +98,9 @@ def read_table(
         >>> table.rows, table.target.classes
         (150, ('setosa', 'versicolor', 'virginica'))
     """
-    options = ReadOptions(
-        target=target,
-        header=header,
-        delimiter=delimiter,
-        quote=quote,
-        decimal=decimal,
-        encoding=encoding,
-        skip_lines=skip_lines,
-        sheet=sheet,
-        missing=missing,  # type: ignore[arg-type] # made tuples there
-        label_missing=label_missing,  # type: ignore[arg-type]
-        numeric=numeric,  # type: ignore[arg-type]
-        categorical=categorical,  # type: ignore[arg-type]
-        drop=drop,  # type: ignore[arg-type]
-        max_bytes=max_bytes,
-        max_cells=max_cells,
-        max_columns=max_columns,
-        max_levels=max_levels,
-    )
+    # All but these two are fields of ReadOptions.
+    chosen = {key: value for key, value in locals().items() if key not in ("data", "like")}
+    options = ReadOptions(**chosen)
     grid, name, sha256 = read_grid(data, options)
     if like is None:
         return _own(grid, options, name, sha256)
@@ -278,11 +252,7 @@ def _alike(grid: Grid, options: ReadOptions, name: str, sha256: str, like: Schem
     if (
         like.width is not None
         and found != like.width
-        and (found, like.target)
-        != (
-            like.width - 1,
-            f"column {like.width}",
-        )
+        and (found, like.target) != (like.width - 1, f"column {like.width}")
     ):
         raise TableError(
             grid.source,

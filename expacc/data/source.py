@@ -1,5 +1,6 @@
 """Open a file, undo its compression within a limit, and say what is inside by its first bytes."""
 
+import gzip
 import hashlib
 import io
 import lzma
@@ -52,6 +53,7 @@ _UNREADABLE = {
     ".pkl": "save it as CSV or Parquet; a pickle can run code",
 }
 _CHUNK = 1 << 20
+_LARGE = 32 << 20  # bytes of a text that is not read at once
 # What a stream leaves over is copied for the next one, and there may be many: small chunks.
 _PACKED_CHUNK = 1 << 12
 _NOT_ZERO = re.compile(rb"[^\0]")
@@ -60,15 +62,42 @@ _XZ_MEMORY = 1 << 30  # xz -9 needs 65 MiB; a file may ask for 4 GiB
 _ZST_CHUNK = 1 << 10
 
 
+class _OnDisk:
+    """The bytes of a file, a slice at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._size = os.stat(path).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        self._file.seek(start)
+        return self._file.read(stop - start)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
 @dataclass(frozen=True)
 class Source:
-    """The bytes of one file, decompressed, and the digest of the file as it lies on the disk."""
+    """The bytes of one file, decompressed, and the digest of the file as it lies on the disk.
+
+    A large text stays on the disk: ``view`` gives slices of it, ``data`` the whole.
+    """
 
     name: str
     suffix: str
-    data: bytes
+    view: bytes | _OnDisk
     sha256: str
     size: int = 0  # on the disk
+
+    @property
+    def data(self) -> bytes:
+        """All bytes."""
+        return self.view if isinstance(self.view, bytes) else self.view[:]
 
 
 def table_suffix(path: Path) -> str:
@@ -94,29 +123,31 @@ def open_source(path: Path, max_bytes: int | None = None) -> Source:
     """Read a file whole; refuse what is missing, damaged, too large or not what its name says."""
     name = path.name
     most = max_bytes or MOST_BYTES
-    raw = _read(path, most)
     suffix = table_suffix(path)
     packed = path.suffix.lower()
-    data = raw
+    data = raw = _read(path, most, whole=packed in COMPRESSIONS or suffix in _EXPECTED)
+    digest = hashlib.sha256()
+    for start in range(0, len(raw), _CHUNK):
+        digest.update(raw[start : start + _CHUNK])
     if packed in COMPRESSIONS:
-        data = _unpack(name, packed, raw, most)
-    if not data:
+        data = _unpack(name, packed, raw[:], most)
+    if not len(data):
         raise TableError(name, "the file is empty.")
-    expected = _EXPECTED.get(suffix)
-    found = next(((what, cure) for magic, what, cure in _MAGIC if data.startswith(magic)), None)
+    expected, head = _EXPECTED.get(suffix), data[:16]
+    found = next(((what, cure) for magic, what, cure in _MAGIC if head.startswith(magic)), None)
     if expected:
         if found is None or found[0] != expected:
             raise TableError(
                 name,
                 f"the content must be {expected}, as its name says; it begins with "
-                f"{data[:4]!r}. Give it the ending of what it is.",
+                f"{head[:4]!r}. Give it the ending of what it is.",
             )
     elif found is not None:
         raise TableError(name, f"the content is {found[0]}, not text; {found[1]}.")
-    return Source(name, suffix, data, hashlib.sha256(raw).hexdigest(), len(raw))
+    return Source(name, suffix, data, digest.hexdigest(), len(raw))
 
 
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: Path, max_bytes: int, whole: bool) -> bytes | _OnDisk:
     name = path.name or str(path)
     try:
         # A named pipe would block for ever and /dev/zero never end: regular files only.
@@ -124,7 +155,7 @@ def _read(path: Path, max_bytes: int) -> bytes:
             raise TableError(name, "it must be a file; got a folder or device.")
         if os.stat(path).st_size > max_bytes:
             raise too_large(name, max_bytes, "has")
-        return path.read_bytes()
+        return path.read_bytes() if whole or os.stat(path).st_size < _LARGE else _OnDisk(path)
     except FileNotFoundError:
         raise TableError(name, f"there is no such file in {path.parent.absolute()}.") from None
     except PermissionError:
@@ -158,18 +189,9 @@ def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
 def _gunzip(raw: bytes) -> Iterator[bytes]:
     if not raw:
         raise EOFError
-    at = 0
-    while at < len(raw):
-        stream = zlib.decompressobj(wbits=31)
-        while not stream.eof:
-            rest = raw[at : at + _PACKED_CHUNK]
-            if not rest:
-                raise EOFError
-            at += len(rest)
-            while part := stream.decompress(rest, _CHUNK):
-                yield part
-                rest = stream.unconsumed_tail
-        at = _next_stream(raw, at - len(stream.unused_data), 1)
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+        while part := stream.read(_CHUNK):
+            yield part
 
 
 def _unxz(raw: bytes) -> Iterator[bytes]:

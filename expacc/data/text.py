@@ -4,6 +4,7 @@ import codecs
 import io
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from expacc.data.errors import TableError
 from expacc.data.limits import LONGEST_LINE
@@ -22,7 +23,7 @@ def decode(source: Source, encoding: str) -> str:
 
 def decode_parts(source: Source, encoding: str) -> Iterator[str]:
     """The text part by part: in a whole one a single wide character would make all others wide."""
-    data, name = source.data, source.name
+    data, name = source.view, source.name
     _check(source, encoding)
     done = 0
     try:
@@ -46,8 +47,8 @@ def decode_parts(source: Source, encoding: str) -> Iterator[str]:
         what = "ends within a character of" if start + 1 > len(data) else "is not"
         raise TableError(
             name,
-            f"byte 0x{data[start]:02x} {what} {encoding} ({error.reason}). If the file has "
-            "another encoding, give it, such as --encoding latin-1.",
+            f"byte 0x{data[start : start + 1].hex()} {what} {encoding} ({error.reason}). If the "
+            "file has another encoding, give it, such as --encoding latin-1.",
             line=line,
             column=column,
         ) from None
@@ -72,7 +73,7 @@ def _check(source: Source, encoding: str) -> None:
         (b"\xff\xfe", "utf-16"),
         (b"\xfe\xff", "utf-16"),
     ):
-        if source.data.startswith(mark):
+        if source.view[:4].startswith(mark):
             raise TableError(
                 source.name,
                 f"the text is {wide.upper()}; give --encoding {wide}.",
@@ -81,7 +82,7 @@ def _check(source: Source, encoding: str) -> None:
             )
 
 
-def _parts(data: bytes, encoding: str, *, final: bool = True) -> Iterator[str]:
+def _parts(data: Any, encoding: str, *, final: bool = True) -> Iterator[str]:
     """Decode in parts; an error's ``start`` counts from the first byte of all."""
     decoder = codecs.getincrementaldecoder(encoding)()
     begun = False
