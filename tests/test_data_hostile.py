@@ -22,19 +22,20 @@ def test_read_exactly_or_refused_at_its_place(case, tmp_path):
     path = tmp_path / case.file
     path.write_bytes(case.data())
     options = ReadOptions(**case.options)
-    if case.refused:
+    if case.rows is None:
         with pytest.raises(TableError) as caught:
             read_grid(path, options)
         error = caught.value
-        for part in case.refused:
+        for part in case.words:
             assert part in str(error)
         assert str(error).startswith(case.file)
         assert "\n" not in str(error)
-        if case.line is not None:
-            assert error.line == case.line
-            assert f"line {case.line}" in str(error)
-        if case.column is not None:
-            assert error.column == case.column
+        line, column = case.at
+        if line is not None:
+            assert error.line == line
+            assert f"line {line}" in str(error)
+        if column is not None:
+            assert error.column == column
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
         return
     grid, _, digest = read_grid(path, options)
@@ -45,7 +46,7 @@ def test_read_exactly_or_refused_at_its_place(case, tmp_path):
     assert kinds == [[type(cell) for cell in row] for row in case.rows]
     assert len(grid.lines) == len(cells)
     assert len(digest) == 64
-    for note in case.notes:
+    for note in case.words:
         assert any(note in line for line in grid.notes), grid.notes
 
 
@@ -86,9 +87,8 @@ def test_where_a_text_is_cut_and_how_many_lines_are_read_at_once_change_nothing(
     options = ReadOptions(**case.options)
     whole = outcome(path, options)
     for part in (1, 2, 3, 7):
-        monkeypatch.setattr("expacc.data.encodings._PART", part)
+        monkeypatch.setattr("expacc.data.text._PART", part)
         assert outcome(path, options) == whole
     monkeypatch.undo()
-    for reader in ("delimited", "arff"):
-        monkeypatch.setattr(f"expacc.data.{reader}.plain_block", lambda *_: None)
+    monkeypatch.setattr("expacc.data.blocks.BlockParser.parse", lambda *_: None)
     assert outcome(path, options) == whole

@@ -7,7 +7,7 @@ import pytest
 from hostile.files import parquet, workbook
 
 from expacc.data import ReadOptions, TableError, find_tables, read_table
-from expacc.data.numbers import is_number, parse_numbers
+from expacc.data.cells import Cells, is_number, to_numbers
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_an_unknown_name_is_refused_with_those_there_are(write):
 )
 def test_numbers(text):
     assert is_number(text)
-    assert parse_numbers([text, "1"], ()).tolist() == [float(text), 1]
+    assert to_numbers(Cells.of([text, "1"]), ()).tolist() == [float(text), 1]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_numbers(text):
 )  # fmt: skip
 def test_not_numbers(text):
     assert not is_number(text)
-    assert parse_numbers([text, "1"], ()) is None
+    assert to_numbers(Cells.of([text, "1"]), ()) is None
 
 
 def test_a_column_is_a_number_if_every_value_is(write):

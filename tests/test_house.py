@@ -110,7 +110,7 @@ def test_no_module_imports_itself_by_way_of_others():
 EXTRAS = {
     "cli": {"typer", "rich"},
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
-    "data": {"numpy", "sklearn", "pyarrow", "openpyxl", "zstandard"},
+    "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
     "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
@@ -270,4 +270,4 @@ def test_nothing_is_skipped_for_want_of_a_package():
     """What a test needs is in the extra ``dev``: a hole in the tests must not look like success."""
     for path in sorted((ROOT / "tests").glob("test_*.py")):
         wanted = set(re.findall(r'^[^"]*importorskip\("(\w+)', path.read_text(), re.M))
-        assert wanted <= {"resource", "xlrd"}, f"{path.name} is skipped without {wanted}"
+        assert wanted <= {"resource"}, f"{path.name} is skipped without {wanted}"

@@ -169,7 +169,7 @@ def test_a_damaged_file_is_left_out_with_its_reason(data, tmp_path):
     assert sentences[0].startswith("mice-protein is left out: Data_Cortex_Nuclear.xls: ")
     (place / "Data_Cortex_Nuclear.xls.xz").write_bytes(b"no xz data")
     (place / "Data_Cortex_Nuclear.xls").unlink()
-    with pytest.raises(TableError, match="fetch it again"):
+    with pytest.raises(TableError, match="undamaged"):
         read_uci(place, "mice-protein")
 
 

@@ -98,48 +98,56 @@ def _workbook(pairs: Pairs) -> bytes:
 
 
 def _old_workbook(pairs: Pairs) -> bytes:
-    """The .xls of Excel 97: one sheet of records, and no styles."""
+    """A .xls: the sheet's name, its texts and its numbers, and no more."""
     head = ["MouseID", "DYRK1A_N", "ITSN1_N", "Genotype", "Treatment", "Behavior", "class"]
     cells: list[list[str | float | None]] = [list(head)]
     for place, (kind, noise) in enumerate(pairs):
         gap = None if place % 7 == 0 else noise
         words = ("Control", "Saline", "C/S", f"c-{kind}")
         cells.append([f"3{place}_1", kind + noise / 10, gap, *words])
+    return old_workbook(cells)
 
-    def record(code: int, data: bytes = b"") -> bytes:
-        return struct.pack("<HH", code, len(data)) + data
 
-    def start(kind: int) -> bytes:
-        return record(0x809, struct.pack("<HHHHII", 0x600, kind, 0, 0, 0, 6))
+def old_workbook(rows: list[list[str | float | None]]) -> bytes:
+    """The .xls of Excel 97: a stream of records in a compound file."""
 
-    sheet = start(0x10)
-    for down, row in enumerate(cells):
+    def record(kind: int, body: bytes) -> bytes:
+        return struct.pack("<HH", kind, len(body)) + body
+
+    def text(word: str, size: str) -> bytes:
+        return struct.pack(size, len(word)) + b"\0" + word.encode("latin-1")
+
+    begin = [record(0x809, struct.pack("<HHHHII", 0x600, kind, 0, 0, 0, 6)) for kind in (5, 16)]
+    name = b"\0\0" + text("one", "<B")
+    start = len(begin[0]) + 4 + 4 + len(name) + 4
+    parts = [begin[0], record(0x85, struct.pack("<I", start) + name), record(10, b""), begin[1]]
+    for down, row in enumerate(rows):
         for across, cell in enumerate(row):
             where = struct.pack("<HHH", down, across, 0)
             if isinstance(cell, str):
-                sheet += record(0x204, where + struct.pack("<HB", len(cell), 0) + cell.encode())
+                parts.append(record(0x204, where + text(cell, "<H")))
             elif cell is not None:
-                sheet += record(0x203, where + struct.pack("<d", cell))
-    name = record(0x85, struct.pack("<IHBB", 0, 0, 5, 0) + b"mouse")
-    first = len(start(5)) + len(name) + 4  # where the sheet begins
-    name = record(0x85, struct.pack("<IHBB", first, 0, 5, 0) + b"mouse")
-    return _compound(start(5) + name + record(0xA) + sheet + record(0xA))
+                parts.append(record(0x203, where + struct.pack("<d", cell)))
+    stream = b"".join([*parts, record(10, b"")]).ljust(4096, b"\0")  # shorter ones lie elsewhere
+    return _compound(stream)
 
 
-def _compound(book: bytes) -> bytes:
-    """A compound file with one stream: a sector of chains, one of names, then the book."""
-    end, free, size = 0xFFFFFFFE, 0xFFFFFFFF, 512
-    count = max(8, -(-len(book) // size))  # a shorter stream would have to lie in a file within
-    chains = [0xFFFFFFFD, end, *range(3, count + 2), end]
+def _compound(stream: bytes) -> bytes:
+    """A compound file of one stream: a head, its sectors' chain, its directory, the stream."""
+    sectors = -(-len(stream) // 512)
+    assert sectors < 126
+    none, end = 0xFFFFFFFF, 0xFFFFFFFE
+    head = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(16)
+    head += struct.pack("<HHHHH6x", 0x3E, 3, 0xFFFE, 9, 6)
+    head += struct.pack("<IIIIIIIII", 0, 1, 1, 0, 4096, end, 0, end, 0)
+    head += struct.pack("<I", 0) + struct.pack("<I", none) * 108
+    chain = [0xFFFFFFFD, end, *range(3, sectors + 2), end]
+    table = struct.pack(f"<{len(chain)}I", *chain).ljust(512, b"\xff")
 
-    def entry(name: str, kind: int, below: int, start: int, length: int) -> bytes:
-        text = name.encode("utf-16-le") + b"\0\0"
-        tree = struct.pack("<HBBIII", len(text), kind, 1, free, free, below)
-        return text.ljust(64, b"\0") + tree + bytes(36) + struct.pack("<IQ", start, length)
+    def entry(title: str, kind: int, child: int, first: int, size: int) -> bytes:
+        letters = title.encode("utf-16-le")
+        body = letters.ljust(64, b"\0") + struct.pack("<HBB", len(letters) + 2, kind, 1)
+        return body + struct.pack("<III36xIQ", none, none, child, first, size)
 
-    names = entry("Root Entry", 5, 1, end, 0) + entry("Workbook", 2, free, 2, count * size)
-    head = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(16)
-    head += struct.pack("<HHHHH6xIIIIIIIII", 62, 3, 0xFFFE, 9, 6, 0, 1, 1, 0, 4096, end, 0, end, 0)
-    head += struct.pack("<109I", 0, *[free] * 108)
-    table = struct.pack(f"<{size // 4}I", *chains, *[free] * (size // 4 - len(chains)))
-    return head + table + names.ljust(size, b"\0") + book.ljust(count * size, b"\0")
+    folder = entry("Root Entry", 5, 1, end, 0) + entry("Workbook", 2, none, 2, len(stream))
+    return head + table + folder.ljust(512, b"\0") + stream.ljust(512 * sectors, b"\0")

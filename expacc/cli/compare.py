@@ -87,7 +87,7 @@ def compare(
 
     tables = read_all(data, reading, screen)
     describe(tables, screen)
-    study = plan_study(tables, settings, where.device)
+    study = plan_study(tables, settings, where.device, only_plan=where.dry_run)
     for note in study.notes:
         screen.remark(note, "dim")
     out = where.out or _default_folder(data, tables)

@@ -52,10 +52,10 @@ TABLE_OPTIONS: Mapping[str, Any] = {
     ],
     "drop": Annotated[list[str] | None, _option("--drop", "Leave it out; repeatable.", "COLUMN")],
     "max_bytes": Annotated[
-        int | None, _option("--max-bytes", "Largest file, unpacked (default: 2 GiB).", "N")
+        int | None, _option("--max-bytes", "Largest file, unpacked (default: 512 MiB).", "N")
     ],
     "max_cells": Annotated[
-        int | None, _option("--max-cells", "Most cells (default: 25 million, or as bytes).", "N")
+        int | None, _option("--max-cells", "Most cells (default: 25 to 60 million).", "N")
     ],
     "max_columns": Annotated[
         int | None, _option("--max-columns", "Most columns (default: 10,000).", "N")

@@ -3,7 +3,7 @@
 import datetime
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,7 @@ def _named(splits: Splits, settings: Settings) -> list[Split]:
         names = [f"{place // count + 1}.{place % count + 1}" for place in range(len(found))]
     else:
         names = [str(place + 1) for place in range(len(found))]
-    return [replace(split, name=name) for split, name in zip(found, names, strict=True)]
+    return [split.renamed(name) for split, name in zip(found, names, strict=True)]
 
 
 def check_device(device: str) -> str:
@@ -159,8 +159,13 @@ def check_device(device: str) -> str:
     return device
 
 
-def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu") -> Study:
-    """Cut a study into work items: one per table, fold and share of noise."""
+def plan_study(
+    tables: Sequence[Table], settings: Settings, device: str = "cpu", *, only_plan: bool = False
+) -> Study:
+    """Cut a study into work items: one per table, fold and share of noise.
+
+    With ``only_plan`` folds have a size but no rows, and it cannot be run.
+    """
     check_device(device)
     facts, items, notes = {}, [], []
     shared: dict[str, Any] = {}
@@ -174,7 +179,14 @@ def plan_study(tables: Sequence[Table], settings: Settings, device: str = "cpu")
             raise ValueError(f"{table.name}: {error}") from None
         notes += [f"{table.name}: {note}" for note in dealt.notes]
         splits = _named(dealt, settings)
-        shared |= pack_table(table) | pack_splits(table.name, splits)
+        shared |= pack_table(table)
+        if only_plan:
+            shared |= {
+                f"{table.name}/split/{split.name}/train": range(split.train_rows)
+                for split in splits
+            }
+        else:
+            shared |= pack_splits(table.name, splits)
         facts[table.name] = TableFacts(
             name=table.name,
             rows=table.rows,

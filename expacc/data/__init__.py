@@ -22,11 +22,12 @@ from expacc.data.sealed import (  # noqa: E402
     open_split,
     require_train_rows,
 )
-from expacc.data.seeds import derive_seed, generator  # noqa: E402
 from expacc.data.splits import (  # noqa: E402
     Splits,
+    derive_seed,
     five_by_two,
     flip_labels,
+    generator,
     given_splits,
     holdout,
     stratified_folds,

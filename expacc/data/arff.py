@@ -1,23 +1,21 @@
 """Read ARFF strictly: the kinds and the levels are declared, and every cell must keep to them."""
 
 import re
-from array import array
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from expacc.data.blocks import Rules, plain_block
-from expacc.data.cells import Block, Cells, packed
-from expacc.data.errors import TableError
-from expacc.data.grid import Cell, Grid, Kind, name_columns
+import numpy as np
+
+from expacc.data.blocks import BlockParser, RowStore
+from expacc.data.cells import Cell, Cells, is_number, to_numbers
+from expacc.data.errors import TableError, need
 from expacc.data.limits import Budget, too_many_columns
-from expacc.data.lines import Lines
-from expacc.data.numbers import is_number, parse_numbers
 from expacc.data.options import ReadOptions
 from expacc.data.source import Source
+from expacc.data.table import Grid, Kind, name_columns
+from expacc.data.text import Lines
 
 __all__ = ["read_arff"]
 
-_COMMAS = Rules.of(",", None)
 _ODD = re.compile(r"""[^\S\r\n ]|['"%{}]""")  # what a line of bare words does not hold
 _MOST_LEVELS = 2_000_000  # of all attributes
 _NUMBERS = ("numeric", "real", "integer")
@@ -46,11 +44,10 @@ class _Reader:
         self.name = source.name
         self.options = options
         self.lines = Lines(source, options.encoding)
-        self.budget = Budget(source, options)
+        self.budget = Budget(source.name, source.size, options)
         self.levels = 0
         self.attributes: list[_Attribute] = []
-        self.columns: list[Cells] = []
-        self.numbers = array("q")
+        self.store = RowStore(self.budget)
 
     def refuse(self, message: str, place: int = 0) -> TableError:
         return TableError(self.name, message, line=self.lines.number, column=place + 1)
@@ -59,35 +56,43 @@ class _Reader:
         self._header()
         header = [entry.name for entry in self.attributes]
         names, notes = name_columns(self.name, header, self.lines.number)
-        self.columns = [Cells() for _ in header]
+        parser = BlockParser(",", None, len(header))
         while (block := self.lines.next_block()) is not None:
             self.budget.check(self.lines.number, 1)  # comments take time too
-            if not self._take(block):
+            if not self._take(parser, block):
                 self._take_by_line()
-        if not self.numbers:
+        if not self.store.rows:
             raise self.refuse("there is a header but no row of data.")
         declared = {entry.name: entry.kind for entry in self.attributes}
-        return Grid(self.name, names, [*self.columns], self.numbers, declared=declared, notes=notes)
+        columns = self.store.columns()
+        return Grid(self.name, names, columns, self.store.lines(), declared=declared, notes=notes)
 
-    def _take(self, block: str) -> bool:
+    def _take(self, parser: BlockParser, block: str) -> bool:
         """Read a block at once, if it holds bare words only, and each is as declared."""
         if _ODD.search(block):
             return False
-        taken = plain_block(block, _COMMAS, len(self.attributes))
+        taken = parser.parse(block)
         if taken is None:
             return False
-        missing = {"?", *(self.options.missing or ())}
-        for attribute, texts in zip(self.attributes, taken.columns, strict=bool(taken.places)):
-            cells = texts.cells()
-            if "" in cells:
-                return False
-            if attribute.kind == "number" and parse_numbers(cells, missing) is None:
-                return False
-            if attribute.levels is not None and not attribute.levels >= set(cells) - {"?"}:
-                return False
-        numbers = [self.lines.number + 1 + place for place in taken.places]
-        self._add(numbers, [replace(texts, gap="?") for texts in taken.columns])
-        self.lines.pass_block(taken.lines)
+        if len(taken.places):
+            arrow, compute = (need(name, "reading text") for name in ("pyarrow", "pyarrow.compute"))
+            missing = {"?", *(self.options.missing or ())}
+            columns = []
+            for attribute, texts in zip(self.attributes, taken.rows.columns, strict=True):
+                if attribute.kind == "number":
+                    fine = to_numbers(Cells(texts), missing) is not None
+                else:
+                    words = {*texts.unique().to_pylist()} - {"?"}
+                    fine = "" not in words and (
+                        attribute.levels is None or attribute.levels >= words
+                    )
+                if not fine:
+                    return False
+                nothing = arrow.scalar(None, texts.type)
+                columns.append(compute.if_else(compute.equal(texts, "?"), nothing, texts))
+            rows = arrow.table(columns, names=taken.rows.column_names)
+            self.store.add(np.asarray(taken.places) + self.lines.number + 1, rows)
+        self.lines.pass_block(taken.lines, len(block))
         return True
 
     def _take_by_line(self) -> None:
@@ -96,15 +101,7 @@ class _Reader:
             if line.strip() and not line.lstrip().startswith("%"):
                 rows.append(self._row(line))
                 numbers.append(self.lines.number)
-        self._add(numbers, [packed(cells) for cells in zip(*rows, strict=True)])
-
-    def _add(self, numbers: Sequence[int], blocks: Sequence[Block]) -> None:
-        if not numbers:
-            return
-        self.budget.check(len(self.numbers) + len(numbers), len(self.columns), numbers[0])
-        self.numbers.extend(numbers)
-        for column, block in zip(self.columns, blocks, strict=True):
-            column.append(block)
+        self.store.add(numbers, list(zip(*rows, strict=True)))
 
     def _header(self) -> None:
         names: set[str] = set()

@@ -13,21 +13,20 @@ from typing import Any, Literal
 
 import numpy as np
 
+from expacc.data.cells import first_odd, to_numbers
 from expacc.data.columns import make_labels
 from expacc.data.delimited import read_delimited
-from expacc.data.encodings import decode
 from expacc.data.errors import TableError
-from expacc.data.grid import Grid
-from expacc.data.named import NAMED
-from expacc.data.numbers import is_number, parse_numbers
 from expacc.data.options import ReadOptions
-from expacc.data.reading import read_table
+from expacc.data.reading import NAMED, read_table
 from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suffix
-from expacc.data.table import Column, Rows, Split, Table
+from expacc.data.table import Column, Grid, Rows, Split, Table
+from expacc.data.text import decode
 
 __all__ = ["Found", "find_tables", "read_split5x2", "read_uci121"]
 
-_TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", ".xlsx")
+_BOOKS = (".xlsx", ".xls", ".ods")
+_TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
 _PREPARED = ("labels_py.dat", "folds_py.dat", "validation_folds_py.dat")
 
 
@@ -124,8 +123,7 @@ def read_uci121(folder: str | Path) -> Table:
     )
     if len({table_name(path) for path in inputs}) != 1:
         raise TableError(
-            folder.name,
-            f"the folder must hold one NAME_py.dat; it holds {len(inputs)}.",
+            folder.name, f"the folder must hold one NAME_py.dat; it holds {len(inputs)}."
         )
     options = ReadOptions(header=False)
     digest = hashlib.sha256()
@@ -181,14 +179,14 @@ def _matrix(path: Path, options: ReadOptions, digest: Any) -> Grid:
 
 
 def _numbers(grid: Grid, place: int) -> Column:
-    cells = list(grid.columns[place])
-    values = parse_numbers(cells, ())
+    cells = grid.columns[place]
+    values = to_numbers(cells, ())
     if values is None:
-        row = next(row for row, cell in enumerate(cells) if not is_number(cell))
+        row = first_odd(cells, (), ".")
         raise TableError(
             grid.source,
             f"field {place + 1} must be a number; got {cells[row]!r}.",
-            line=grid.lines[row],
+            line=int(grid.lines[row]),
         )
     return Column(grid.names[place], "number", values)
 
@@ -202,8 +200,8 @@ def _marks(path: Path, options: ReadOptions, digest: Any) -> "np.ndarray[Any, np
         if odd.size:
             raise TableError(
                 grid.source,
-                f"field {place + 1} must be 0 or 1; got {grid.columns[place][odd[0]]!r}.",
-                line=grid.lines[odd[0]],
+                f"field {place + 1} must be 0 or 1; got {grid.columns[place][int(odd[0])]!r}.",
+                line=int(grid.lines[odd[0]]),
             )
         columns.append(values == 1)
     return np.column_stack(columns)

@@ -5,21 +5,26 @@ delimiters, blanks and line breaks; a doubled quote is a quote. Blanks around a 
 belong to the delimiter and a note counts them. Nothing else is changed.
 """
 
-import csv
 import itertools
 import re
-from array import array
 from collections.abc import Iterator, Sequence
 
-from expacc.data.blocks import Rules, plain_block
-from expacc.data.cells import Cells, packed
-from expacc.data.dialect import WHITESPACE, delimiter_words, sniff_delimiter, split_plain
+import numpy as np
+
+from expacc.data.blocks import (
+    WHITESPACE,
+    BlockParser,
+    RowStore,
+    delimiter_words,
+    sniff_delimiter,
+    split_plain,
+)
 from expacc.data.errors import TableError
-from expacc.data.grid import Grid, name_columns
 from expacc.data.limits import LONGEST_FIELD, Budget, too_many_columns
-from expacc.data.lines import Lines
 from expacc.data.options import ReadOptions
 from expacc.data.source import Source
+from expacc.data.table import Grid, name_columns
+from expacc.data.text import Lines
 
 __all__ = ["read_delimited"]
 
@@ -74,8 +79,9 @@ class _Reader:
         self.quote = options.quote
         self.options = options
         self.lines = Lines(source, options.encoding, options.skip_lines)
-        self.budget = Budget(source, options)
-        self.rules = Rules.of(delimiter, options.quote)
+        self.budget = Budget(source.name, source.size, options)
+        self.blanks = " " if delimiter in ("\t", " ") else " \t"
+        self.parser: BlockParser | None = None
         self.width = 0
         self.first_line = 0
         self.trimmed = 0
@@ -83,19 +89,27 @@ class _Reader:
         self.blank = _Few()
         self.pending = _Few()  # blank lines: skipped in the middle, of no account at the end
         self.header: tuple[list[str], list[int], int] | None = None
-        self.columns: list[Cells] = []
-        self.numbers = array("q")
+        self.store = RowStore(self.budget)
 
     def read(self) -> Grid:
-        while (block := self.lines.next_block()) is not None:
+        grow, size = False, 0
+        while (block := self.lines.next_block(grow)) is not None:
             self.budget.check(self.lines.number, 1)  # blank lines take time too
-            if not self.width:
+            if self.parser is None:
                 self._begin()
-            elif not self._take(block):
+                continue
+            end = self._end_of_records(block)
+            # A quote that is open goes on in the next block, if there is one and it is not long.
+            grow = end == 0 and size < len(block) < LONGEST_FIELD
+            size = len(block) if grow else 0
+            if grow:
+                continue
+            if end == 0 or not self._take(block[:end] if end < len(block) else block):
                 self._take_by_line()
+            grow = 0 < end < len(block)
         if not self.width:
             raise TableError(self.name, "there is no line with content.")
-        if not self.numbers:
+        if not self.store.rows:
             raise TableError(
                 self.name, "there is a header but no row of data.", line=self.first_line
             )
@@ -107,28 +121,40 @@ class _Reader:
             self.width, self.first_line = len(fields), number
             if self.width > self.options.max_columns:
                 raise too_many_columns(self.name, f"{self.width:,}", self.options, number)
-            self.columns = [Cells() for _ in fields]
+            self.parser = BlockParser(self.delimiter, self.quote, self.width)
             if self.options.header:
                 self.header = fields, starts, number
             else:
-                self._add([number], [[field] for field in fields])
+                self.store.add([number], [[field] for field in fields])
             return
+
+    def _end_of_records(self, block: str) -> int:
+        """Where the last whole record of a block ends: no quote is open there."""
+        quote = self.quote
+        if quote is None or self.delimiter == WHITESPACE or block.count(quote) % 2 == 0:
+            return len(block)
+        end, odd = len(block), False
+        while not odd and end > 0:
+            start = max(block.rfind("\n", 0, end - 1), block.rfind("\r", 0, end - 1)) + 1
+            odd = block.count(quote, start, end) % 2 == 1
+            end = start
+        return end
 
     def _take(self, block: str) -> bool:
         """Read a block at once, if none of its lines needs a closer look."""
-        taken = plain_block(block, self.rules, self.width)
-        if taken is None or (self.width == 1 and taken.lines != len(taken.places)):
+        taken = self.parser.parse(block) if self.parser else None
+        if taken is None or (self.width == 1 and taken.last_blanks):
             return False
         first = self.lines.number + 1
-        if taken.places:
+        if len(taken.places):
             self._skip()
-            self.blank.add(first + taken.first_blank, taken.inner_blanks)
-            self.budget.check(len(self.numbers) + len(taken.places), self.width, first)
-            self.numbers.extend(first + place for place in taken.places)
-            for column, texts in zip(self.columns, taken.columns, strict=True):
-                column.append(texts)
+            self.blank.add(first + taken.first_blank, taken.blanks)
+            self.broken.add(first + taken.first_broken, taken.broken)
+            places = taken.places
+            shifted = range(first, first + len(places)) if isinstance(places, range) else None
+            self.store.add(shifted or np.asarray(places) + first, taken.rows)
         self.trimmed += taken.trimmed
-        self.lines.pass_block(taken.lines)
+        self.lines.pass_block(taken.lines, len(block))
         self.pending.add(self.lines.number + 1 - taken.last_blanks, taken.last_blanks)
         return True
 
@@ -137,20 +163,13 @@ class _Reader:
         for number, fields, _ in self._records():
             numbers.append(number)
             rows.append(fields)
-        if rows:
-            self._add(numbers, list(zip(*rows, strict=True)))
-
-    def _add(self, numbers: Sequence[int], columns: Sequence[Sequence[str]]) -> None:
-        self.budget.check(len(self.numbers) + len(numbers), self.width, numbers[0])
-        self.numbers.extend(numbers)
-        for column, cells in zip(self.columns, columns, strict=True):
-            column.append(packed(cells))
+        self.store.add(numbers, list(zip(*rows, strict=True)))
 
     def _grid(self) -> Grid:
         notes = []
-        header, columns = self.header, self.columns
+        header, columns = self.header, self.store.columns()
         # As some write it, each line ends with a delimiter: a last column of nothing at all.
-        if self.width > 1 and columns[-1].is_empty() and not (header and header[0][-1]):
+        if self.width > 1 and not (header and header[0][-1]) and columns[-1].is_empty():
             columns.pop()
             if header:
                 header[0].pop()
@@ -172,11 +191,11 @@ class _Reader:
                 f"{self.broken.first}."
             )
         line = header and header[2]
-        return Grid(self.name, names, [*columns], self.numbers, header_line=line, notes=notes)
+        return Grid(self.name, names, columns, self.store.lines(), header_line=line, notes=notes)
 
     def _records(self) -> Iterator[tuple[int, list[str], list[int]]]:
         """Line number, fields and, where quotes made it needful, the column each starts at."""
-        quote, delimiter, blanks = self.quote, self.delimiter, self.rules.blanks
+        quote, delimiter, blanks = self.quote, self.delimiter, self.blanks
         lines = self.lines
         trim, tabs = delimiter != WHITESPACE, "\t" in blanks
         for line in lines.rest_of_block():
@@ -184,10 +203,7 @@ class _Reader:
             starts: list[int] = []
             quoted = quote is not None and quote in line
             if quoted:
-                if self.width and self.rules.is_simple(line):
-                    fields = next(csv.reader((line,), delimiter=delimiter, quotechar=quote))
-                else:
-                    fields, starts = self._quoted(line)
+                fields, starts = self._quoted(line)
             elif not line.strip(" "):
                 self.pending.add(number)
                 continue
@@ -200,10 +216,9 @@ class _Reader:
                     bare = [field.strip(blanks) for field in fields]
                     self.trimmed += sum(map(str.__ne__, bare, fields))
                     fields = bare
+                self.budget.look_closely(1 + len(fields) // 4, number)
             self._skip()
             if self.width and len(fields) != self.width:
-                if quoted and not starts:
-                    fields, starts = self._quoted(line)
                 raise self._ragged(line, len(fields), starts, number)
             if not self.width and not starts and len(fields) <= self.options.max_columns:
                 starts = _plain_starts(line, delimiter, len(fields))
@@ -225,7 +240,7 @@ class _Reader:
 
     def _quoted(self, line: str) -> tuple[list[str], list[int]]:
         """The fields of a record with quotes, which may run over several lines."""
-        quote, delimiter, blanks = self.quote or "", self.delimiter, self.rules.blanks
+        quote, delimiter, blanks = self.quote or "", self.delimiter, self.blanks
         gaps = delimiter == WHITESPACE
         begun = self.lines.number
         fields: list[str] = []

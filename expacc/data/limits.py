@@ -1,4 +1,4 @@
-"""How much a file may become: a fixed amount, or what its size on the disk speaks for.
+"""How much a file may become, so that reading it takes at most 2 GB and 20 s on two cores.
 
 A few bytes of a packed file can stand for any number of cells. So whatever a reader takes in is
 counted before it is kept.
@@ -6,12 +6,27 @@ counted before it is kept.
 
 from expacc.data.errors import TableError
 from expacc.data.options import ReadOptions
-from expacc.data.source import Source
 
-__all__ = ["LONGEST_FIELD", "LONGEST_LINE", "TEXT", "WORKBOOK", "Budget", "too_many_columns"]
+__all__ = [
+    "LONGEST_FIELD",
+    "LONGEST_LINE",
+    "MOST_BYTES",
+    "MOST_LEVELS",
+    "READ_MEMORY",
+    "READ_SECONDS",
+    "TEXT",
+    "WORKBOOK",
+    "Budget",
+    "most_unpacked",
+    "too_large",
+    "too_many_columns",
+]
 
-TEXT = 25_000_000
-"""Cells that text and Parquet may hold, however few bytes they are on the disk."""
+MOST_BYTES = 512 << 20
+"""Bytes of a file, unpacked, unless someone vouches for more."""
+
+TEXT, MOST_CELLS = 25_000_000, 60_000_000
+"""Cells that a file may hold, however few bytes it has on the disk; and however many."""
 
 WORKBOOK = 3_000_000
 """Cells that a workbook may hold: each of them is an element of XML, and slow."""
@@ -22,6 +37,12 @@ LONGEST_LINE = 32 << 20
 LONGEST_FIELD = 4 << 20
 """Characters of a field in quotes that runs over several lines."""
 
+MOST_LEVELS = 1_000_000
+"""Different values of a target or a category."""
+
+READ_MEMORY, READ_SECONDS = 640 << 20, 12
+"""What the process that reads Parquet and workbooks may take beside the file itself."""
+
 _CELLS_OF_A_ROW = 8
 _SLOW = 2_000_000  # fields that have to be looked at letter by letter
 
@@ -30,25 +51,26 @@ class Budget:
     """Rows and cells that may be read of one file.
 
     Args:
-        source: its size on the disk allows a row, and a cell, for each byte.
+        name: the file's.
+        size: on the disk; it allows a row, and a cell, for each byte.
         options: ``max_cells`` goes before all else.
         cells: that it may hold in any case.
         per_byte: cells that each byte of it allows.
     """
 
     def __init__(
-        self, source: Source, options: ReadOptions, cells: int = TEXT, per_byte: int = 1
+        self, name: str, size: int, options: ReadOptions, cells: int = TEXT, per_byte: int = 1
     ) -> None:
-        self.name = source.name
-        self.cells = options.max_cells or max(cells, per_byte * source.size)
-        self.rows = max(self.cells // _CELLS_OF_A_ROW, min(self.cells, source.size))
-        self.slow = options.max_cells or max(_SLOW, source.size)
+        self.name = name
+        self.cells = options.max_cells or max(cells, min(MOST_CELLS, per_byte * size))
+        self.rows = max(self.cells // _CELLS_OF_A_ROW, min(self.cells, size))
+        self.slow = max(_SLOW, options.max_cells or 0)
 
     def check(self, rows: int, width: int, line: int | None = None) -> None:
         """Raise if a table of this size, so far, is too large."""
         if rows <= self.rows and rows * width <= self.cells:
             return
-        raise self._refusal(
+        raise self.refusal(
             f"{self.rows:,} rows" if rows > self.rows else f"{self.cells:,} cells", line
         )
 
@@ -56,15 +78,30 @@ class Budget:
         """Count fields that take long."""
         self.slow -= fields
         if self.slow < 0:
-            raise self._refusal("a few million fields with quotes, blanks and escapes", line)
+            raise self.refusal("a few million fields with quotes, blanks and escapes", line)
 
-    def _refusal(self, what: str, line: int | None) -> TableError:
+    def refusal(self, what: str, line: int | None = None) -> TableError:
+        """The refusal of a file that holds too much."""
         return TableError(
             self.name,
             f"it holds more than {what}, the most that is read of a file of its size. Raise "
             "--max-cells if you trust it.",
             line=line,
         )
+
+
+def most_unpacked(options: ReadOptions) -> int:
+    """Bytes that a file may unpack to, unless someone vouches for more."""
+    return options.max_bytes or MOST_BYTES
+
+
+def too_large(name: str, max_bytes: int, verb: str) -> TableError:
+    """The refusal of a file of too many bytes."""
+    return TableError(
+        name,
+        f"it {verb} more than {max_bytes:,} bytes, the most that is read. Raise --max-bytes if "
+        "you trust the file.",
+    )
 
 
 def too_many_columns(name: str, found: str, options: ReadOptions, line: int | None) -> TableError:

@@ -4,6 +4,7 @@ Fitted by scikit-learn's ColumnTransformer on training rows only; applied by the
 that a saved model needs plain JSON and no pickle.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.data.errors import TableError, need
-from expacc.data.grid import shown
-from expacc.data.preprocess_record import check_record
-from expacc.data.table import Column, Dropped, Rows, Schema, Table
+from expacc.data.table import Column, Dropped, Rows, Schema, Table, shown
 
 __all__ = ["CategoryStep", "NumberStep", "Preprocessor"]
 
@@ -182,7 +181,7 @@ class Preprocessor:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Preprocessor":
         """Rebuild from plain values, checked before use."""
-        check_record(record)
+        _check_record(record)
         return cls(
             tuple(NumberStep(name, *map(float, rest)) for name, *rest in record["numbers"]),
             tuple(CategoryStep(name, tuple(levels)) for name, levels in record["categories"]),
@@ -250,3 +249,92 @@ def _category_steps(columns: list[Column], fitted: Any) -> tuple[CategoryStep, .
         )
         for column, codes in zip(columns, found, strict=True)
     )
+
+
+_FIELDS = {
+    "format": str,
+    "version": int,
+    "target": str,
+    "columns": list,
+    "numbers": list,
+    "categories": list,
+    "dropped": list,
+}
+
+
+def _refuse(what: str) -> ValueError:
+    return ValueError(f"the saved preprocessor must be as it was written; {what}. Save it again.")
+
+
+def _is_real(value: object) -> bool:
+    if type(value) is int:
+        return abs(value) <= 1 << 53  # a longer one may be none that a float can hold
+    return type(value) is float and math.isfinite(value)
+
+
+def _check_record(record: Mapping[str, Any]) -> None:
+    """Raise unless ``record``, from wherever it comes, can be a preprocessor's ``to_json``."""
+    if not isinstance(record, Mapping):
+        raise _refuse(f"it is a {type(record).__name__}, not an object")
+    if set(record) != {*_FIELDS, "width"}:
+        odd = sorted(map(str, set(record) ^ {*_FIELDS, "width"}))
+        raise _refuse(f"its fields differ in {', '.join(odd)}")
+    for field, kind in _FIELDS.items():
+        if type(record[field]) is not kind:
+            raise _refuse(f"{field} is {record[field]!r:.60}")
+    if record["format"] != "expacc preprocessor" or record["version"] != 1:
+        raise _refuse(f"it is {record['format']!r:.40} version {record['version']}")
+    if record["width"] is not None and (type(record["width"]) is not int or record["width"] < 1):
+        raise _refuse(f"width is {record['width']!r:.60}")
+    _check_columns(record)
+    for step in record["numbers"]:
+        _check_number(step)
+    for step in record["categories"]:
+        _check_category(step)
+    for entry in record["dropped"]:
+        if not (_is_list(entry, 2) and all(isinstance(text, str) for text in entry)):
+            raise _refuse(f"a dropped column is {entry!r:.60}")
+    for wanted, steps in (("number", "numbers"), ("category", "categories")):
+        listed = [name for name, column_kind in record["columns"] if column_kind == wanted]
+        if listed != [step[0] for step in record[steps]]:
+            raise _refuse(f"{steps} are not those of its columns")
+
+
+def _is_list(value: object, length: int) -> bool:
+    return isinstance(value, list) and len(value) == length
+
+
+def _check_columns(record: Mapping[str, Any]) -> None:
+    names = []
+    for entry in record["columns"]:
+        if not (
+            _is_list(entry, 2) and isinstance(entry[0], str) and entry[1] in ("number", "category")
+        ):
+            raise _refuse(f"a column is {entry!r:.60}")
+        names.append(entry[0])
+    if not names or len(set(names)) < len(names):
+        raise _refuse("its columns are none, or one is there twice")
+
+
+def _check_number(step: object) -> None:
+    if not (isinstance(step, list) and len(step) == 4 and isinstance(step[0], str)):
+        raise _refuse(f"a number's entry is {step!r:.60}")
+    if not all(map(_is_real, step[1:])) or step[3] <= 0:
+        raise _refuse(f"fill, mean and scale of {step[0]!r:.40} are {step[1:]!r:.60}")
+
+
+def _check_category(step: object) -> None:
+    if not (
+        isinstance(step, list)
+        and len(step) == 2
+        and isinstance(step[0], str)
+        and isinstance(step[1], list)
+    ):
+        raise _refuse(f"a category's entry is {step!r:.60}")
+    levels = step[1]
+    if (
+        not levels
+        or not all(level is None or isinstance(level, str) for level in levels)
+        or len(set(levels)) < len(levels)
+    ):
+        raise _refuse(f"the levels of {step[0]!r:.40} are {levels!r:.60}")

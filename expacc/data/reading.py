@@ -1,31 +1,39 @@
 """From a file or a built-in name to a Table: the reader, the target and each column's kind."""
 
-import itertools
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from expacc.data.arff import read_arff
+from expacc.data.cells import Cell, Cells, is_number
 from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
+from expacc.data.containers import read_parquet, read_workbook
 from expacc.data.delimited import read_delimited
-from expacc.data.errors import TableError
-from expacc.data.grid import Grid, Kind, shown
-from expacc.data.named import NAMED, read_named
-from expacc.data.numbers import is_number
+from expacc.data.errors import TableError, need
+from expacc.data.limits import MOST_LEVELS
 from expacc.data.options import Position, ReadOptions
-from expacc.data.parquet import read_parquet
 from expacc.data.source import open_source, refuse_other_formats, table_name
-from expacc.data.table import Column, Dropped, Labels, Schema, Table
-from expacc.data.workbook import read_workbook
+from expacc.data.table import Column, Dropped, Grid, Kind, Labels, ManyLevels, Schema, Table, shown
 
-__all__ = ["read_grid", "read_table"]
+__all__ = ["NAMED", "read_grid", "read_table"]
+
+NAMED = {
+    "iris": "load_iris",
+    "wine": "load_wine",
+    "breast-cancer": "load_breast_cancer",
+    "digits": "load_digits",
+}
+"""The built-in tables, as scikit-learn ships them."""
 
 _READERS = {
     ".arff": read_arff,
     ".parquet": read_parquet,
     ".pq": read_parquet,
     ".xlsx": read_workbook,
+    ".xls": read_workbook,
+    ".ods": read_workbook,
 }
 
 
@@ -54,8 +62,8 @@ def read_table(
     """Read a table exactly as it was written, or refuse it with line and column.
 
     Args:
-        data: a CSV, TSV, ARFF, Parquet or XLSX file, plain, .gz, .xz or .zst, or one of the
-            built-in names ``iris``, ``wine``, ``breast-cancer``, ``digits``.
+        data: a CSV, TSV, ARFF, Parquet, XLSX, XLS or ODS file, plain, .gz, .xz or .zst, or one
+            of the built-in names ``iris``, ``wine``, ``breast-cancer``, ``digits``.
         target: the label's column, by name or by place counted from 1 (-1 is the last, and the
             default).
         header: whether the first line holds names.
@@ -71,10 +79,9 @@ def read_table(
         numeric: columns to be read as numbers; a value that is none is refused.
         categorical: columns to be read as categories.
         drop: columns to be left out.
-        max_bytes: the most that is read, after decompression; None means 2 GiB, and of a packed
-            file at most 512 MiB or 20 times its size.
+        max_bytes: the most that is read, after decompression; None means 512 MiB.
         max_cells: the most cells; None means 25 million (3 million in a workbook), or as many as
-            the file has bytes.
+            the file has bytes, up to 60 million.
         max_columns: the most columns that are read.
         max_levels: the most levels a category may have before it is left out.
         like: what a model expects. Columns are found by name and read as that kind, others are
@@ -91,25 +98,9 @@ def read_table(
         >>> table.rows, table.target.classes
         (150, ('setosa', 'versicolor', 'virginica'))
     """
-    options = ReadOptions(
-        target=target,
-        header=header,
-        delimiter=delimiter,
-        quote=quote,
-        decimal=decimal,
-        encoding=encoding,
-        skip_lines=skip_lines,
-        sheet=sheet,
-        missing=missing,  # type: ignore[arg-type] # made tuples there
-        label_missing=label_missing,  # type: ignore[arg-type]
-        numeric=numeric,  # type: ignore[arg-type]
-        categorical=categorical,  # type: ignore[arg-type]
-        drop=drop,  # type: ignore[arg-type]
-        max_bytes=max_bytes,
-        max_cells=max_cells,
-        max_columns=max_columns,
-        max_levels=max_levels,
-    )
+    # All but these two are fields of ReadOptions.
+    chosen = {key: value for key, value in locals().items() if key not in ("data", "like")}
+    options = ReadOptions(**chosen)
     grid, name, sha256 = read_grid(data, options)
     if like is None:
         return _own(grid, options, name, sha256)
@@ -120,7 +111,7 @@ def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
     """The cells as written, before any thought on what they mean; the table's name; the digest."""
     path = Path(data)
     if str(data) in NAMED and not path.exists():
-        grid, sha256 = read_named(str(data))
+        grid, sha256 = _read_named(str(data))
         return grid, str(data), sha256
     if path.is_dir():
         raise TableError(str(data), "it is a folder; give a file of it, or use find_tables.")
@@ -130,6 +121,19 @@ def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
     if str(data) in NAMED:
         grid.notes.insert(0, f"Warning: {data} is the file here, not the built-in table.")
     return grid, table_name(path), source.sha256
+
+
+def _read_named(name: str) -> tuple[Grid, str]:
+    """A built-in table, its classes by name, and the digest of its numbers and classes."""
+    datasets = need("sklearn.datasets", f"the built-in table {name!r}")
+    bunch = getattr(datasets, NAMED[name])()
+    digest = hashlib.sha256(bunch.data.tobytes())
+    classes = [str(text) for text in bunch.target_names]
+    labels: list[Cell] = [classes[code] for code in bunch.target.tolist()]
+    digest.update("\n".join(map(str, labels)).encode())
+    columns = [Cells.of(column) for column in (*bunch.data.T.tolist(), labels)]
+    names = (*map(str, bunch.feature_names), "class")
+    return Grid(name, names, columns, range(1, len(labels) + 1)), digest.hexdigest()
 
 
 def _find(grid: Grid, what: str, position: Position) -> int:
@@ -162,6 +166,8 @@ def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
         )
     notes += _header_doubts(grid)
     labels, more = make_labels(grid, goal, options)
+    gone = Cells.of(())  # in place of texts that are as large as the file and not needed any more
+    grid.columns[goal] = gone
     notes += more
     kept = labels.codes >= 0
     if not kept.all():
@@ -187,7 +193,14 @@ def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
         if place in unwanted:
             dropped.append(Dropped(column_name, "as asked"))
             continue
-        column, more = make_column(grid, place, options, forced.get(place))
+        try:
+            column, more = make_column(grid, place, options, forced.get(place))
+        except ManyLevels:
+            if place in forced:
+                raise
+            why = f"id-like text, more than {MOST_LEVELS:,} different values in {grid.rows:,} rows"
+            dropped.append(Dropped(column_name, why))
+            continue
         reason = reason_to_drop(column, options.max_levels, place in forced)
         if reason:
             dropped.append(Dropped(column_name, reason))
@@ -195,7 +208,7 @@ def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
             columns.append(column)
             more += warnings_about(column, grid.columns[place])
         notes += more if not reason or "id-like" in reason else []
-        grid.columns[place] = []  # the texts are as large as the file; let them go
+        grid.columns[place] = gone
     notes += [f"Left out {entry.name!r}: {entry.why}." for entry in dropped]
     if not columns:
         raise TableError(grid.source, "no feature is left beside the target. " + " ".join(notes))
@@ -239,11 +252,7 @@ def _alike(grid: Grid, options: ReadOptions, name: str, sha256: str, like: Schem
     if (
         like.width is not None
         and found != like.width
-        and (found, like.target)
-        != (
-            like.width - 1,
-            f"column {like.width}",
-        )
+        and (found, like.target) != (like.width - 1, f"column {like.width}")
     ):
         raise TableError(
             grid.source,
@@ -297,8 +306,8 @@ def _rows_of(grid: Grid, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> 
     return Grid(
         grid.source,
         grid.names,
-        [list(itertools.compress(column, kept)) for column in grid.columns],
-        list(itertools.compress(grid.lines, kept)),
+        [column.where(kept) if len(column) else column for column in grid.columns],
+        np.asarray(grid.lines, np.int64)[kept],
         header_line=grid.header_line,
         declared=grid.declared,
     )

@@ -1,5 +1,6 @@
 """Open a file, undo its compression within a limit, and say what is inside by its first bytes."""
 
+import gzip
 import hashlib
 import io
 import lzma
@@ -11,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from expacc.data.errors import TableError, need
+from expacc.data.limits import MOST_BYTES, too_large
 
 __all__ = [
     "COMPRESSIONS",
     "Source",
-    "most_unpacked",
     "open_source",
     "refuse_other_formats",
     "table_name",
@@ -29,15 +30,20 @@ _MAGIC = (
     (b"\xfd7zXZ\0", "xz data", "add .xz to its name"),
     (b"\x28\xb5\x2f\xfd", "Zstandard data", "add .zst to its name"),
     (b"BZh91AY&SY", "bzip2 data", "unpack it first"),
-    (b"PK\x03\x04", "a ZIP archive or a workbook", "name it .xlsx, or unpack it first"),
+    (b"PK\x03\x04", "a ZIP archive or a workbook", "name it .xlsx or .ods, or unpack it first"),
     (b"PAR1", "a Parquet file", "name it .parquet"),
-    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", "save it as .xlsx or CSV"),
+    (b"\xd0\xcf\x11\xe0", "an old Excel workbook", "name it .xls"),
     (b"\x89PNG", "a picture", "give a table"),
     (b"%PDF", "a PDF document", "give a table"),
 )
+_EXPECTED = {
+    ".xlsx": "a ZIP archive or a workbook",
+    ".ods": "a ZIP archive or a workbook",
+    ".xls": "an old Excel workbook",
+    ".parquet": "a Parquet file",
+    ".pq": "a Parquet file",
+}
 _UNREADABLE = {
-    ".xls": "save it as .xlsx or CSV",
-    ".ods": "save it as .xlsx or CSV",
     ".zip": "unpack it first",
     ".tar": "unpack it first",
     ".bz2": "unpack it first",
@@ -46,11 +52,8 @@ _UNREADABLE = {
     ".feather": "save it as Parquet",
     ".pkl": "save it as CSV or Parquet; a pickle can run code",
 }
-_MOST = 2 << 30
-# What a packed file may become by default. Beyond it someone has to vouch for the file: 20 times
-# its size is what tables of text seldom reach, 512 MiB what can be read in a moderate memory.
-_UNPACKED, _TIMES = 512 << 20, 20
 _CHUNK = 1 << 20
+_LARGE = 32 << 20  # bytes of a text that is not read at once
 # What a stream leaves over is copied for the next one, and there may be many: small chunks.
 _PACKED_CHUNK = 1 << 12
 _NOT_ZERO = re.compile(rb"[^\0]")
@@ -59,15 +62,42 @@ _XZ_MEMORY = 1 << 30  # xz -9 needs 65 MiB; a file may ask for 4 GiB
 _ZST_CHUNK = 1 << 10
 
 
+class _OnDisk:
+    """The bytes of a file, a slice at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._size = os.stat(path).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, part: slice) -> bytes:
+        start, stop, _ = part.indices(self._size)
+        self._file.seek(start)
+        return self._file.read(stop - start)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
 @dataclass(frozen=True)
 class Source:
-    """The bytes of one file, decompressed, and the digest of the file as it lies on the disk."""
+    """The bytes of one file, decompressed, and the digest of the file as it lies on the disk.
+
+    A large text stays on the disk: ``view`` gives slices of it, ``data`` the whole.
+    """
 
     name: str
     suffix: str
-    data: bytes
+    view: bytes | _OnDisk
     sha256: str
     size: int = 0  # on the disk
+
+    @property
+    def data(self) -> bytes:
+        """All bytes."""
+        return self.view if isinstance(self.view, bytes) else self.view[:]
 
 
 def table_suffix(path: Path) -> str:
@@ -92,57 +122,46 @@ def refuse_other_formats(path: Path) -> None:
 def open_source(path: Path, max_bytes: int | None = None) -> Source:
     """Read a file whole; refuse what is missing, damaged, too large or not what its name says."""
     name = path.name
-    raw = _read(path, max_bytes or _MOST)
+    most = max_bytes or MOST_BYTES
     suffix = table_suffix(path)
     packed = path.suffix.lower()
-    data = raw
+    data = raw = _read(path, most, whole=packed in COMPRESSIONS or suffix in _EXPECTED)
+    digest = hashlib.sha256()
+    for start in range(0, len(raw), _CHUNK):
+        digest.update(raw[start : start + _CHUNK])
     if packed in COMPRESSIONS:
-        data = _unpack(name, packed, raw, most_unpacked(max_bytes, len(raw)))
-    if not data:
+        data = _unpack(name, packed, raw[:], most)
+    if not len(data):
         raise TableError(name, "the file is empty.")
-    expected = {".xlsx": "a ZIP archive or a workbook", ".parquet": "a Parquet file"}
-    expected[".pq"] = expected[".parquet"]
-    found = next(((what, cure) for magic, what, cure in _MAGIC if data.startswith(magic)), None)
-    if suffix in expected:
-        if found is None or found[0] != expected[suffix]:
+    expected, head = _EXPECTED.get(suffix), data[:16]
+    found = next(((what, cure) for magic, what, cure in _MAGIC if head.startswith(magic)), None)
+    if expected:
+        if found is None or found[0] != expected:
             raise TableError(
                 name,
-                f"the content must be {expected[suffix]}, as its name says; it begins with "
-                f"{data[:4]!r}. Give it the ending of what it is.",
+                f"the content must be {expected}, as its name says; it begins with "
+                f"{head[:4]!r}. Give it the ending of what it is.",
             )
     elif found is not None:
         raise TableError(name, f"the content is {found[0]}, not text; {found[1]}.")
-    return Source(name, suffix, data, hashlib.sha256(raw).hexdigest(), len(raw))
+    return Source(name, suffix, data, digest.hexdigest(), len(raw))
 
 
-def most_unpacked(max_bytes: int | None, size: int) -> int:
-    """Bytes that a file of this size may unpack to, unless someone vouches for more."""
-    return max_bytes or min(_MOST, max(_UNPACKED, _TIMES * size))
-
-
-def _read(path: Path, max_bytes: int) -> bytes:
+def _read(path: Path, max_bytes: int, whole: bool) -> bytes | _OnDisk:
     name = path.name or str(path)
     try:
         # A named pipe would block for ever and /dev/zero never end: regular files only.
         if path.exists() and not path.is_file():
             raise TableError(name, "it must be a file; got a folder or device.")
         if os.stat(path).st_size > max_bytes:
-            raise _too_large(name, max_bytes, "has")
-        return path.read_bytes()
+            raise too_large(name, max_bytes, "has")
+        return path.read_bytes() if whole or os.stat(path).st_size < _LARGE else _OnDisk(path)
     except FileNotFoundError:
         raise TableError(name, f"there is no such file in {path.parent.absolute()}.") from None
     except PermissionError:
         raise TableError(name, "it may not be read by this user; change its permissions.") from None
     except OSError as error:
         raise TableError(name, f"it cannot be read ({error.strerror or error}).") from None
-
-
-def _too_large(name: str, max_bytes: int, verb: str) -> TableError:
-    return TableError(
-        name,
-        f"it {verb} more than {max_bytes:,} bytes, the most that is read. Raise --max-bytes if "
-        "you trust the file.",
-    )
 
 
 def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
@@ -152,7 +171,7 @@ def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
     try:
         for part in stream(raw):
             if whole.tell() + len(part) > max_bytes:
-                raise _too_large(name, max_bytes, "unpacks to")
+                raise too_large(name, max_bytes, "unpacks to")
             whole.write(part)
     except EOFError:
         raise TableError(
@@ -170,18 +189,9 @@ def _unpack(name: str, packed: str, raw: bytes, max_bytes: int) -> bytes:
 def _gunzip(raw: bytes) -> Iterator[bytes]:
     if not raw:
         raise EOFError
-    at = 0
-    while at < len(raw):
-        stream = zlib.decompressobj(wbits=31)
-        while not stream.eof:
-            rest = raw[at : at + _PACKED_CHUNK]
-            if not rest:
-                raise EOFError
-            at += len(rest)
-            while part := stream.decompress(rest, _CHUNK):
-                yield part
-                rest = stream.unconsumed_tail
-        at = _next_stream(raw, at - len(stream.unused_data), 1)
+    with gzip.GzipFile(fileobj=io.BytesIO(raw)) as stream:
+        while part := stream.read(_CHUNK):
+            yield part
 
 
 def _unxz(raw: bytes) -> Iterator[bytes]:

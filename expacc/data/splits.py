@@ -1,24 +1,51 @@
-"""Folds, hold-outs and wrong labels: stratified, seeded by name, recorded."""
+"""Folds, hold-outs and wrong labels: stratified, recorded, and seeded by name.
 
+Seeds go by name, not by position: adding a table or a loss changes no other run.
+"""
+
+import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from expacc.data.seeds import generator
 from expacc.data.table import Rows, Split, Table
 
 __all__ = [
     "Split",
     "Splits",
+    "derive_seed",
     "five_by_two",
     "flip_labels",
+    "generator",
     "given_splits",
     "holdout",
     "stratified_folds",
 ]
+
+
+def derive_seed(seed: int, *names: str | int | float) -> int:
+    """A seed in [0, 2**63) for one purpose, from the study's seed and the purpose's names.
+
+    >>> derive_seed(0, "car", "folds") == derive_seed(0, "car", "folds")
+    True
+    >>> derive_seed(0, "car", "folds") == derive_seed(0, "car", "noise")
+    False
+    """
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"seed must be an int >= 0; got {seed!r}.")
+    # JSON keeps ("a", "b") and ("ab",) apart, and 1 and "1".
+    text = json.dumps([seed, *names], ensure_ascii=True, allow_nan=False)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def generator(seed: int, *names: str | int | float) -> np.random.Generator:
+    """A generator for one purpose; PCG64 by name, for default_rng may change."""
+    return np.random.Generator(np.random.PCG64(derive_seed(seed, *names)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +73,7 @@ def _check_labels(labels: ArrayLike, names: Sequence[str] | None) -> tuple[Rows,
             f"labels must be a vector of class numbers >= 0; got {codes.dtype} of shape "
             f"{codes.shape}."
         )
-    codes = codes.astype(np.int64)
+    codes = codes.astype(np.int64, copy=False)
     classes = int(codes.max(initial=-1)) + 1
     return codes, list(names or map(str, range(classes)))
 
@@ -86,25 +113,74 @@ def stratified_folds(
     _check_count("repeats", repeats, 1)
     if folds > len(codes):
         raise ValueError(f"folds must be at most the number of rows, {len(codes)}; got {folds}.")
-    splits = []
+    splits: list[Split] = []
     for repeat in range(repeats):
-        random = generator(seed, name, "folds", folds, repeat)
-        order = np.concatenate([random.permutation(group) for group in _by_class(codes)])
-        part = np.empty(len(codes), np.int64)
-        # Dealt in one round over all classes, so that sizes stay even; from a random part, so that
-        # a rare class does not always fall to the first.
-        part[order] = (np.arange(len(codes)) + random.integers(folds)) % folds
+        deal = _Deal(codes, folds, (seed, name, "folds", folds, repeat))
         splits += [
-            Split(
-                f"repeat {repeat + 1}, fold {fold + 1}",
-                np.flatnonzero(part != fold),
-                _NO_ROWS,
-                np.flatnonzero(part == fold),
-            )
+            DealtSplit.of(f"repeat {repeat + 1}, fold {fold + 1}", deal, fold)
             for fold in range(folds)
         ]
     how = {"kind": "stratified folds", "folds": folds, "repeats": repeats, "seed": seed}
     return Splits(tuple(splits), {**how, "name": name}, _rare_notes(codes, names, folds))
+
+
+class _Deal:
+    """The part of each row, dealt when it is asked for: a plan of a study asks for none."""
+
+    def __init__(self, codes: Rows, folds: int, seed: tuple[Any, ...]) -> None:
+        self.rows, self.folds = len(codes), folds
+        self._codes, self._seed = codes, seed
+
+    @cached_property
+    def part(self) -> NDArray[Any]:
+        """The number of each row's part."""
+        random = generator(*self._seed)
+        order = np.concatenate([random.permutation(group) for group in _by_class(self._codes)])
+        form = np.min_scalar_type(self.folds)
+        part = np.empty(len(order), form)
+        # Dealt in one round over all classes, so that sizes stay even; from a random part, so that
+        # a rare class does not always fall to the first.
+        turn = (np.arange(self.folds) + random.integers(self.folds)) % self.folds
+        part[order] = np.resize(turn.astype(form), len(order))
+        return part
+
+
+class DealtSplit(Split):
+    """One fold of a deal; its row numbers are made when they are first asked for."""
+
+    _deal: _Deal
+    _fold: int
+
+    @classmethod
+    def of(cls, name: str, deal: _Deal, fold: int) -> "DealtSplit":
+        """Without rows, for now; the usual constructor takes them."""
+        split = cls.__new__(cls)
+        split.__dict__.update(name=name, _deal=deal, _fold=fold)
+        return split
+
+    @cached_property
+    def train(self) -> Rows:
+        """Rows to learn from."""
+        return np.flatnonzero(self._deal.part != self._fold)
+
+    @cached_property
+    def validation(self) -> Rows:
+        """None: a deal has no such rows."""
+        return _NO_ROWS
+
+    @cached_property
+    def test(self) -> Rows:
+        """Rows to test on."""
+        return np.flatnonzero(self._deal.part == self._fold)
+
+    @property
+    def train_rows(self) -> int:
+        """About how many there are to learn from, told without dealing."""
+        return self._deal.rows - self._deal.rows // self._deal.folds
+
+    def renamed(self, name: str) -> Split:
+        """The same rows under another name."""
+        return DealtSplit.of(name, self._deal, self._fold)
 
 
 def _by_class(codes: Rows) -> list[Rows]:

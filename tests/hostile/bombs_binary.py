@@ -5,7 +5,7 @@ import io
 import zipfile
 import zlib
 
-from hostile.bombs import MB, Bomb
+from hostile.bombs import MB, Bomb, slow
 from hostile.files import edited, workbook
 from hostile.raw_parquet import (
     BYTE_ARRAY,
@@ -64,77 +64,46 @@ def parquet_of(rows: int, columns: int, **options) -> bytes:
 
 
 PARQUET = [
-    Bomb("two billion rows", "x.parquet", lambda: billions(2_000_000_000, columns=2)),
+    Bomb("two billion rows", "x.parquet", lambda: billions(2000000000, columns=2)),
     Bomb(
         "two billion values that are said to be ten",
         "x.parquet",
-        lambda: billions(2_000_000_000, columns=2, claimed=10),
+        lambda: billions(2000000000, columns=2, claimed=10),
     ),
     Bomb(
         "rows beyond all counting", "x.parquet", lambda: billions(2**31 - 1, columns=2, groups=4000)
     ),
     Bomb("a negative number of rows", "x.parquet", lambda: billions(1000, columns=2, claimed=-5)),
-    Bomb(
-        "forty million cells of a number",
-        "x.parquet",
-        lambda: billions(2_000_000, columns=20),
-        slow=True,
-    ),
-    Bomb("many row groups", "x.parquet", lambda: billions(1, columns=2, groups=200_000), slow=True),
-    Bomb(
-        "columns by row groups",
-        "x.parquet",
-        lambda: billions(1, columns=5000, groups=100),
-        slow=True,
-    ),
-    Bomb("too many columns", "x.parquet", lambda: billions(1, columns=200_000), slow=True),
-    Bomb("a wide table of few rows", "x.parquet", lambda: billions(4000, columns=9999), slow=True),
+    slow("forty million cells of a number", "x.parquet", lambda: billions(2000000, columns=20)),
+    slow("many row groups", "x.parquet", lambda: billions(1, columns=2, groups=200000)),
+    slow("columns by row groups", "x.parquet", lambda: billions(1, columns=5000, groups=100)),
+    slow("too many columns", "x.parquet", lambda: billions(1, columns=200000)),
+    slow("a wide table of few rows", "x.parquet", lambda: billions(4000, columns=9999)),
     *(
-        Bomb(
-            f"a page that unpacks by {codec}",
-            "x.parquet",
-            lambda codec=codec: page_bomb(codec),
-            slow=True,
-        )
+        slow(f"a page that unpacks by {codec}", "x.parquet", lambda codec=codec: page_bomb(codec))
         for codec in ("gzip", "brotli", "zstd")
     ),
-    Bomb(
-        "a page that unpacks by snappy",
-        "x.parquet",
-        lambda: page_bomb("snappy", 400 * MB),
-        slow=True,
-    ),
+    slow("a page that unpacks by snappy", "x.parquet", lambda: page_bomb("snappy", 400 * MB)),
     Bomb("a page that lies", "x.parquet", lying_page),
     Bomb("a page of a negative size", "x.parquet", lambda: lying_page(-1)),
-    Bomb("a long text in every row", "x.parquet", lambda: long_texts(20_000, 250_000)),
-    Bomb(
-        "a long text in a million rows",
-        "x.parquet",
-        lambda: long_texts(MB, 1_000_000),
-        slow=True,
-    ),
-    Bomb("a long text in a billion rows", "x.parquet", lambda: long_texts(10 * MB, 1_000_000_000)),
-    Bomb("texts that grow", "x.parquet", lambda: growing_texts(40_000), slow=True),
+    Bomb("a long text in every row", "x.parquet", lambda: long_texts(20000, 250000)),
+    slow("a long text in a million rows", "x.parquet", lambda: long_texts(MB, 1000000)),
+    Bomb("a long text in a billion rows", "x.parquet", lambda: long_texts(10 * MB, 1000000000)),
+    slow("texts that grow", "x.parquet", lambda: growing_texts(40000)),
     Bomb("groups in groups", "x.parquet", lambda: nested(100)),
-    Bomb("a hundred thousand groups in groups", "x.parquet", lambda: nested(100_000)),
-    Bomb(
-        "real zeros",
-        "x.parquet",
-        lambda: parquet_of(6_000_000, 8, row_group_size=6_000_000),
-        slow=True,
-    ),
+    Bomb("a hundred thousand groups in groups", "x.parquet", lambda: nested(100000)),
+    slow("real zeros", "x.parquet", lambda: parquet_of(6000000, 8, row_group_size=6000000)),
     Bomb(
         "a footer said to be large",
         "x.parquet",
-        lambda: b"PAR1" + b"\0" * 100 + b"\xff\xff\xff\x7fPAR1",
+        lambda: b"PAR1" + b"\x00" * 100 + b"\xff\xff\xff\x7fPAR1",
     ),
-    Bomb(
+    slow(
         "gzip of zeros in Parquet",
         "x.parquet.gz",
         lambda: gzip.compress(
             b"PAR1" + bytes(200 * MB) + (200 * MB).to_bytes(4, "little") + b"PAR1"
         ),
-        slow=True,
     ),
 ]
 
@@ -267,9 +236,9 @@ def growing_texts(rows: int) -> bytes:
 
 
 WORKBOOKS = [
-    Bomb("a far cell in every row", "x.xlsx", lambda: far_cells(30_000)),
-    Bomb("a cell not so far in every row", "x.xlsx", lambda: far_cells(30_000, b"NTP")),
-    Bomb("nothing far away in every row", "x.xlsx", lambda: far_cells(30_000, value=b"")),
+    Bomb("a far cell in every row", "x.xlsx", lambda: far_cells(30000)),
+    Bomb("a cell not so far in every row", "x.xlsx", lambda: far_cells(30000, b"NTP")),
+    Bomb("nothing far away in every row", "x.xlsx", lambda: far_cells(30000, value=b"")),
     Bomb(
         "one far cell",
         "x.xlsx",
@@ -283,62 +252,53 @@ WORKBOOKS = [
             b"<row r='1048576'><c r='B1048576'><v>1</v></c></row>"
         ),
     ),
-    Bomb(
+    slow(
         "rows without numbers",
         "x.xlsx",
-        lambda: sheet(b"<row><c><v>1</v></c><c><v>2</v></c></row>", 1_000_000),
-        slow=True,
+        lambda: sheet(b"<row><c><v>1</v></c><c><v>2</v></c></row>", 1000000),
     ),
-    Bomb("rows of nothing", "x.xlsx", lambda: sheet(b"<row/>", 30_000_000), slow=True),
+    slow("rows of nothing", "x.xlsx", lambda: sheet(b"<row/>", 30000000)),
     Bomb(
         "one number for all rows",
         "x.xlsx",
-        lambda: sheet(b"<row r='1'><c><v>1</v></c></row>", 1_000_000),
+        lambda: sheet(b"<row r='1'><c><v>1</v></c></row>", 1000000),
     ),
     Bomb(
-        "cells of nothing",
-        "x.xlsx",
-        lambda: sheet(b"<row r='1'>" + b"<c/>" * 16_000 + b"</row>", 1),
+        "cells of nothing", "x.xlsx", lambda: sheet(b"<row r='1'>" + b"<c/>" * 16000 + b"</row>", 1)
     ),
-    Bomb("elements of nothing", "x.xlsx", lambda: sheet(b"<a/>", 100_000_000), slow=True),
-    Bomb("elements in elements", "x.xlsx", lambda: sheet(b"<a>", 20_000_000), slow=True),
-    Bomb("a long token", "x.xlsx", lambda: sheet(b"<a b='" + b"x" * 100 * MB + b"'/>"), slow=True),
+    slow("elements of nothing", "x.xlsx", lambda: sheet(b"<a/>", 100000000)),
+    slow("elements in elements", "x.xlsx", lambda: sheet(b"<a>", 20000000)),
+    slow("a long token", "x.xlsx", lambda: sheet(b"<a b='" + b"x" * 100 * MB + b"'/>")),
     Bomb(
         "many attributes",
         "x.xlsx",
-        lambda: sheet(b"<a " + b" ".join(b"b%d='1'" % i for i in range(200_000)) + b"/>"),
+        lambda: sheet(b"<a " + b" ".join(b"b%d='1'" % i for i in range(200000)) + b"/>"),
     ),
-    Bomb(
+    slow(
         "a long text",
         "x.xlsx",
         lambda: sheet(b"<row><c t='str'><v>" + b"x" * 300 * MB + b"</v></c></row>"),
-        slow=True,
     ),
-    Bomb(
+    slow(
         "a long text in pieces",
         "x.xlsx",
         lambda: sheet(
             b"<row><c t='inlineStr'><is><r><t>"
-            + b"x</t></r><r><t>" * 3_000_000
+            + b"x</t></r><r><t>" * 3000000
             + b"</t></r></is></c></row>"
         ),
-        slow=True,
     ),
-    Bomb(
+    slow(
         "a long number",
         "x.xlsx",
-        lambda: sheet(b"<row><c><v>" + b"1" * 4000 + b"</v></c></row>", 20_000),
-        slow=True,
+        lambda: sheet(b"<row><c><v>" + b"1" * 4000 + b"</v></c></row>", 20000),
     ),
     Bomb("entities that grow", "x.xlsx", laughs),
-    Bomb("many strings", "x.xlsx", lambda: strings(b"<si><t>abc</t></si>", 20_000_000), slow=True),
-    Bomb(
-        "a long string",
-        "x.xlsx",
-        lambda: strings(b"<si><t>" + b"a" * 200 * MB + b"</t></si>", 1),
-        slow=True,
+    slow("many strings", "x.xlsx", lambda: strings(b"<si><t>abc</t></si>", 20000000)),
+    slow(
+        "a long string", "x.xlsx", lambda: strings(b"<si><t>" + b"a" * 200 * MB + b"</t></si>", 1)
     ),
-    Bomb(
+    slow(
         "many styles",
         "x.xlsx",
         lambda: parts(
@@ -346,14 +306,13 @@ WORKBOOKS = [
                 "xl/styles.xml": (
                     b"<styleSheet xmlns='%s'><cellXfs>" % MAIN,
                     b"<xf numFmtId='14'/>",
-                    10_000_000,
+                    10000000,
                     b"</cellXfs></styleSheet>",
                 )
             }
         ),
-        slow=True,
     ),
-    Bomb(
+    slow(
         "many formats",
         "x.xlsx",
         lambda: parts(
@@ -362,27 +321,25 @@ WORKBOOKS = [
                     b"<styleSheet xmlns='%s'><numFmts>" % MAIN,
                     b"".join(
                         b"<numFmt numFmtId='%d' formatCode='%s'/>" % (i, b"[" * 2000)
-                        for i in range(200, 20_000)
+                        for i in range(200, 20000)
                     ),
                     1,
                     b"</numFmts></styleSheet>",
                 )
             }
         ),
-        slow=True,
     ),
-    Bomb("many sheets", "x.xlsx", lambda: many_sheets(50_000)),
-    Bomb("parts over one another", "x.xlsx", overlapping, slow=True),
+    Bomb("many sheets", "x.xlsx", lambda: many_sheets(50000)),
+    slow("parts over one another", "x.xlsx", overlapping),
     Bomb(
-        "many parts", "x.xlsx", lambda: parts({f"p{i}": (b"", b"", 1, b"") for i in range(20_000)})
+        "many parts", "x.xlsx", lambda: parts({f"p{i}": (b"", b"", 1, b"") for i in range(20000)})
     ),
-    Bomb(
+    slow(
         "parts packed by LZMA",
         "x.xlsx",
         lambda: parts({SHEET: (b"<a>", b" " * 100, 3 * MB, b"</a>")}, zipfile.ZIP_LZMA),
-        slow=True,
     ),
-    Bomb("blanks", "x.xlsx", lambda: sheet(b" " * 1000, 400_000), slow=True),
+    slow("blanks", "x.xlsx", lambda: sheet(b" " * 1000, 400000)),
 ]
 
 BINARY_BOMBS = [*PARQUET, *WORKBOOKS]

@@ -8,24 +8,22 @@ left out here: identifiers, and the columns of mice-protein that spell out its c
 
 import hashlib
 import io
-import lzma
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from expacc.data import Column, Labels, ReadOptions, Split, Table, TableError
+from expacc.data.cells import Cell, Cells
 from expacc.data.columns import make_column, make_labels
+from expacc.data.containers import read_workbook
 from expacc.data.delimited import read_delimited
-from expacc.data.errors import need
-from expacc.data.grid import Cell, Grid, name_columns
 from expacc.data.options import Position
 from expacc.data.source import Source, open_source, table_suffix
-from expacc.data.workbook import read_workbook
+from expacc.data.table import Grid
 from expacc.recipes import sources
 from expacc.recipes.exact.paper import TABLES
 
@@ -173,25 +171,21 @@ def _members(archive: Path) -> Iterator[str]:
 
 
 def _open(found: _Found) -> Source:
-    """The bytes, unpacked; old workbooks too, which ``open_source`` refuses."""
-    if not found.member and found.suffix != ".xls":
+    """The bytes, unpacked."""
+    if not found.member:
         return open_source(found.path, _MOST)
     raw = found.path.read_bytes()
     digest = hashlib.sha256(raw).hexdigest()
-    name = found.member or found.path.name
     try:
-        if found.member:
-            with zipfile.ZipFile(io.BytesIO(raw)) as archive:
-                if archive.getinfo(found.member).file_size > _MOST:
-                    raise TableError(name, f"it unpacks to more than {_MOST:,} bytes.")
-                raw = archive.read(found.member)
-        elif found.path.suffix in (".gz", ".xz"):
-            import gzip
-
-            raw = (gzip if found.path.suffix == ".gz" else lzma).decompress(raw)
-    except (OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise TableError(name, f"it cannot be unpacked ({error}); fetch it again.") from None
-    return Source(name, found.suffix, raw, digest)
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            if archive.getinfo(found.member).file_size > _MOST:
+                raise TableError(found.member, f"it unpacks to more than {_MOST:,} bytes.")
+            raw = archive.read(found.member)
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise TableError(
+            found.member, f"it cannot be unpacked ({error}); fetch it again."
+        ) from None
+    return Source(found.member, found.suffix, raw, digest, len(raw))
 
 
 # ------------------------------------------------------------------------------- reading files
@@ -200,13 +194,13 @@ def _open(found: _Found) -> Source:
 def _grid(found: _Found, files: Files) -> tuple[Grid, str]:
     source = _open(found)
     options = ReadOptions(header=files.header, delimiter=",")
-    if source.suffix == ".xlsx":
+    if source.suffix in (".xlsx", ".xls"):
         grid = read_workbook(source, ReadOptions(header=files.header))
-    elif source.suffix == ".xls":
-        grid = _old_workbook(source)
     else:
         mended = _mended(source.data, files.padded)
-        grid = read_delimited(Source(source.name, source.suffix, mended, source.sha256), options)
+        grid = read_delimited(
+            Source(source.name, source.suffix, mended, source.sha256, len(mended)), options
+        )
     return grid, source.sha256
 
 
@@ -220,25 +214,6 @@ def _mended(data: bytes, padded: bool) -> bytes:
         commas = max((line.count(b",") for line in lines), default=0)
         lines = [line + b"," * (commas - line.count(b",")) if line else line for line in lines]
     return b"\n".join(lines) + b"\n"
-
-
-def _old_workbook(source: Source) -> Grid:
-    """The first sheet of a .xls file."""
-    xlrd: Any = need("xlrd", "reading .xls files")
-    try:
-        quiet = io.StringIO()  # it would print what it thinks of old files
-        sheet = xlrd.open_workbook(file_contents=source.data, logfile=quiet).sheet_by_index(0)
-    except Exception as error:  # xlrd raises what its parsers raise
-        raise TableError(source.name, f"the workbook is damaged ({error}).") from None
-    if sheet.nrows < 2:
-        raise TableError(source.name, "there is no row of data.")
-    names, notes = name_columns(source.name, [str(cell.value) for cell in sheet.row(0)], 1)
-    absent = (xlrd.XL_CELL_EMPTY, xlrd.XL_CELL_BLANK, xlrd.XL_CELL_ERROR)
-    columns: list[Sequence[Cell]] = [
-        [None if cell.ctype in absent else cell.value for cell in sheet.col(place)[1:]]
-        for place in range(sheet.ncols)
-    ]
-    return Grid(source.name, names, columns, range(2, sheet.nrows + 1), header_line=1, notes=notes)
 
 
 def _place(grid: Grid, position: Position) -> int:
@@ -262,11 +237,11 @@ def _table(name: str, grids: Sequence[Grid], files: Files, sha256: str) -> Table
             )
     goal = _place(first, files.target)
     unwanted = {_place(first, position) for position in files.drop}
-    columns: list[Sequence[Cell]] = [
-        [cell for grid in grids for cell in grid.columns[place]]
+    columns = [
+        Cells.of([cell for grid in grids for cell in grid.columns[place]])
         for place in range(len(first.names))
     ]
-    columns[goal] = [_label(cell) for cell in columns[goal]]
+    columns[goal] = Cells.of([_label(cell) for cell in columns[goal]])
     lines = [line for grid in grids for line in grid.lines]
     whole = Grid(first.source, first.names, columns, lines, header_line=first.header_line)
     options = ReadOptions(header=files.header)

@@ -1,15 +1,19 @@
-"""Bytes to text by the encoding that was named, or a sentence about the first byte that is not."""
+"""The text of a file, part by part, and its lines, block by block: no text is in memory twice."""
 
 import codecs
 import io
+import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from expacc.data.errors import TableError
+from expacc.data.limits import LONGEST_LINE
 from expacc.data.source import Source
 
-__all__ = ["decode", "decode_parts"]
+__all__ = ["Lines", "decode"]
 
-_PART = 1 << 20
+_PART = 4 << 20  # bytes
+_LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 def decode(source: Source, encoding: str) -> str:
@@ -19,7 +23,7 @@ def decode(source: Source, encoding: str) -> str:
 
 def decode_parts(source: Source, encoding: str) -> Iterator[str]:
     """The text part by part: in a whole one a single wide character would make all others wide."""
-    data, name = source.data, source.name
+    data, name = source.view, source.name
     _check(source, encoding)
     done = 0
     try:
@@ -43,8 +47,8 @@ def decode_parts(source: Source, encoding: str) -> Iterator[str]:
         what = "ends within a character of" if start + 1 > len(data) else "is not"
         raise TableError(
             name,
-            f"byte 0x{data[start]:02x} {what} {encoding} ({error.reason}). If the file has "
-            "another encoding, give it, such as --encoding latin-1.",
+            f"byte 0x{data[start : start + 1].hex()} {what} {encoding} ({error.reason}). If the "
+            "file has another encoding, give it, such as --encoding latin-1.",
             line=line,
             column=column,
         ) from None
@@ -69,7 +73,7 @@ def _check(source: Source, encoding: str) -> None:
         (b"\xff\xfe", "utf-16"),
         (b"\xfe\xff", "utf-16"),
     ):
-        if source.data.startswith(mark):
+        if source.view[:4].startswith(mark):
             raise TableError(
                 source.name,
                 f"the text is {wide.upper()}; give --encoding {wide}.",
@@ -78,7 +82,7 @@ def _check(source: Source, encoding: str) -> None:
             )
 
 
-def _parts(data: bytes, encoding: str, *, final: bool = True) -> Iterator[str]:
+def _parts(data: Any, encoding: str, *, final: bool = True) -> Iterator[str]:
     """Decode in parts; an error's ``start`` counts from the first byte of all."""
     decoder = codecs.getincrementaldecoder(encoding)()
     begun = False
@@ -113,3 +117,86 @@ def _place(parts: Iterable[str]) -> tuple[int, int]:
         last = text.rfind("\n")
         column = len(text) - last if last >= 0 else column + len(text)
     return line, column
+
+
+class Lines:
+    """The lines of a text without their ends.
+
+    Attributes:
+        number: of the last line given, from 1.
+        end: the line end behind it.
+    """
+
+    def __init__(self, source: Source, encoding: str, skip: int = 0) -> None:
+        self.name = source.name
+        self.number = 0
+        self.end = ""
+        self._blocks = self._whole_lines(decode_parts(source, encoding))
+        self._block = ""
+        self._ends = _LINE_END.finditer("")
+        self._start = 0
+        for _ in range(skip):
+            if self.following() is None:
+                break
+
+    def next_block(self, grow: bool = False) -> str | None:
+        """Whole lines with their ends, none of them given yet, or None at the end of the text.
+
+        Its lines are given by ``rest_of_block`` if they are not taken by ``pass_block``. What is
+        left of the last block comes alone, or, to ``grow``, with the next one.
+        """
+        rest = self._block[self._start :]
+        if grow or not rest:
+            rest += next(self._blocks, "")
+        self._block, self._start = rest, 0
+        self._ends = _LINE_END.finditer(rest)
+        return rest or None
+
+    def pass_block(self, lines: int, characters: int) -> None:
+        """So much of the block was taken as it is."""
+        self.number += lines
+        self._start = characters
+
+    def rest_of_block(self) -> Iterator[str]:
+        """The lines of the block that are still to come."""
+        while self._start < len(self._block):
+            yield self._next()
+
+    def following(self) -> str | None:
+        """The next line, in whatever block."""
+        if self._start >= len(self._block) and self.next_block() is None:
+            return None
+        return self._next()
+
+    def all(self) -> Iterator[str]:
+        """Every line that is still to come."""
+        while (line := self.following()) is not None:
+            yield line
+
+    def _next(self) -> str:
+        # Not str.splitlines(): it would also part lines at form feeds and Unicode separators.
+        found = next(self._ends, None)
+        start, self.number = self._start, self.number + 1
+        if found is None:
+            self.end, self._start = "", len(self._block)
+            return self._block[start:]
+        self.end, self._start = found[0], found.end()
+        return self._block[start : found.start()]
+
+    def _whole_lines(self, parts: Iterator[str]) -> Iterator[str]:
+        rest = ""
+        for part in parts:
+            text = rest + part
+            # A CR at the end may be half of a line end.
+            last = max(text.rfind("\n"), text.rfind("\r", 0, len(text) - 1)) + 1
+            if last:
+                yield text[:last]
+            rest = text[last:]
+            if len(rest) > LONGEST_LINE:
+                raise TableError(
+                    self.name,
+                    f"a line has more than {LONGEST_LINE:,} characters, the most that is read; is "
+                    "this a table?",
+                )
+        if rest:
+            yield rest
