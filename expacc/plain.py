@@ -1,13 +1,24 @@
-"""Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere."""
+"""Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere.
+
+And the error that is no more than such a line: here, and not with the sentences about tensors,
+because the command line and its workers must do without the seconds in which torch is imported.
+"""
 
 import re
 import unicodedata
 
-__all__ = ["one_line", "plain", "safe_cell"]
+__all__ = ["UsageError", "one_line", "plain", "safe_cell"]
 
 _JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
 _FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
+
+
+class UsageError(ValueError):
+    """What only the user can mend: the command line prints its one line and exits with 2.
+
+    Every other exception is a bug of ours there, and shown with its traceback.
+    """
 
 
 def plain(text: str, most: int = 0) -> str:

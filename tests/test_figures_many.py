@@ -10,7 +10,7 @@ pytest.importorskip("scikit_posthocs")
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from expacc.report.figures_many import critical_difference_figure, profile_figure, svg_text
+from expacc.report.figures import critical_difference_figure, profile_figure, svg_text
 from expacc.stats import critical_difference, dolan_more_profile
 
 NAMES = ["cross entropy", "EXACT", "a loss with a rather long name", "focal", "hinge"]

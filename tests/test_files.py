@@ -17,8 +17,8 @@ from expacc.cli import main
 from expacc.compare.page import write_report
 from expacc.estimator import AccuracyClassifier
 from expacc.files import check_plain, read_whole, replace_file, write_whole
-from expacc.runner.lock import is_locked
 from expacc.runner.store import Store
+from expacc.runner.store_files import is_locked
 from expacc.training.checkpoint import load_state, save_state
 
 PLANTS = ("link", "dangling link", "pipe", "folder")
@@ -226,7 +226,7 @@ def test_a_pipe_as_lock_is_no_lock(tmp_path):
 
 
 def test_who_holds_a_lock_is_told_without_tricks(tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.runner.lock.PATIENCE", 0.0)
+    monkeypatch.setattr("expacc.runner.store_files.PATIENCE", 0.0)
     with Store.open(tmp_path, STUDY):
         (tmp_path / "study.lock").write_text("\x1b[31mred\nlines")
         with pytest.raises(BlockingIOError, match=r"runs as  \[31mred lines\."):

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from studies import ROWS, children, content, execute, failed_rows, plan
 
-from expacc.runner import cluster, keeper
+from expacc.runner import boot, cluster
 from expacc.runner.engine import run_items
 from expacc.runner.store import Store
 
@@ -278,7 +278,7 @@ def test_the_keeper_ends_what_it_was_told_of():
         subprocess.Popen(["true"]) as gone,
     ):
         gone.wait()
-        command = [sys.executable, "-I", keeper.__file__, str(gone.pid), str(kept.pid)]
+        command = [sys.executable, "-I", boot.__file__, "keep", str(gone.pid), str(kept.pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
             time.sleep(0.3)
             assert kept.poll() is None

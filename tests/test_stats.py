@@ -36,7 +36,7 @@ from expacc.stats import (
     win_tie_loss,
     wins,
 )
-from expacc.stats.sign_flips import sign_flip_p
+from expacc.stats.p_values import sign_flip_p
 
 
 def t_tail(statistic, freedom):

@@ -10,7 +10,7 @@ import pytest
 from test_store import STUDY, row
 
 from expacc.runner.store import Store
-from expacc.runner.store_errors import refused
+from expacc.runner.store_files import refused
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def test_a_file_that_is_no_database(tmp_path, reading):
     with pytest.raises(ValueError, match=r"must be a study that expacc wrote; got: file is not a"):
         Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
     assert (tmp_path / "study.sqlite").read_text().startswith("accuracy")
-    Store.open(tmp_path, STUDY, resume=False).close()  # --fresh is the cure
+    Store.open(tmp_path, STUDY, resume=False).close()  # --overwrite is the cure
 
 
 @pytest.mark.parametrize("reading", [False, True])

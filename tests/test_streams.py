@@ -70,7 +70,7 @@ def test_a_result_that_was_lost_is_an_error(study, monkeypatch, capsys, as_json)
 def test_remarks_that_were_lost_are_not(study, monkeypatch, capsys):
     with full() as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        assert main(["read", "iris", "--json"]) == 0
+        assert main(["inspect", "iris", "--json"]) == 0
         assert main(["show", str(study / "nowhere")]) == 2
     assert '"iris"' in capsys.readouterr().out
 
@@ -107,7 +107,7 @@ def test_the_same_of_a_whole_process(study, streams):
 def test_no_file_becomes_standard_error(tmp_path):
     """Where a shell closed it, the next file to be opened would."""
     code = (
-        "from expacc.cli.streams import lasting_streams\n"
+        "from expacc.cli.screen import lasting_streams\n"
         "with lasting_streams():\n    print(open(__import__('sys').argv[1], 'w').fileno() > 2, "
         f"file=open({str(tmp_path / 'said')!r}, 'w'), flush=True)\n"
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from expacc.data.errors import TableError
 from expacc.data.source import Source
+from expacc.plain import UsageError
 
 __all__ = ["decode", "decode_parts"]
 
@@ -56,7 +57,7 @@ def _check(source: Source, encoding: str) -> None:
     try:
         b"\0\0\0\0".decode(encoding)  # none of nothing: that asks no encoding
     except LookupError:
-        raise ValueError(
+        raise UsageError(
             f"encoding must be one that Python knows, such as utf-8, latin-1, cp1252 or utf-16; "
             f"got {encoding!r}."
         ) from None

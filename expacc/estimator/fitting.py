@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from expacc.estimator.calibration import Calibration, fit_calibration
-from expacc.estimator.folds import content_folds
-from expacc.estimator.inputs import Array, Prepared
+from expacc.estimator.inputs import Array, Prepared, content_folds
 from expacc.estimator.settings import FULL_BATCH, MANY_CLASSES, Setting
+from expacc.plain import UsageError
 from expacc.schedules import cosine
 from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
@@ -185,7 +185,7 @@ class _Bench:
         ]
         found = self._train(runs, steps=1500, batch=128)
         if any(model is None for model in found):
-            raise ValueError(
+            raise UsageError(
                 "X must allow a network to train on it; training on cross entropy diverged. "
                 "Standardise X, or use fewer hidden units."
             )

@@ -2,7 +2,7 @@
 
 Identical rows are merged into one with the sum of their weights, and the rows are sorted by a hash
 of what they hold. So a row of weight k is k copies of it, and the order of the rows means nothing:
-by construction, not to within rounding.
+by construction, not to within rounding. Folds belong to the rows, too.
 """
 
 import hashlib
@@ -16,7 +16,9 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["Prepared", "prepare", "read_features", "read_training"]
+from expacc.plain import UsageError
+
+__all__ = ["Prepared", "content_folds", "prepare", "read_features", "read_training"]
 
 Array = NDArray[np.float64]
 
@@ -45,7 +47,7 @@ def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
         if "could not convert string to float" not in str(refused):
             raise
         column = _first_text_column(features)
-        raise ValueError(
+        raise UsageError(
             f"X must hold numbers; {column} holds text. Encode it first, "
             "for instance with sklearn.preprocessing.OneHotEncoder."
         ) from refused
@@ -67,7 +69,7 @@ def read_training(
 ) -> tuple[Array, NDArray[Any], NDArray[np.int64], Array]:
     """Features, classes, class numbers and weights of ``fit``'s arguments."""
     if labels is None:
-        raise ValueError(
+        raise UsageError(
             f"y must be given: {type(estimator).__name__} requires y to be passed, but the target "
             "y is None."
         )
@@ -89,12 +91,12 @@ def read_training(
     present = np.unique(codes[weight > 0])
     if len(present) < 2:
         only = classes[present[0]] if len(present) else classes[0]
-        raise ValueError(
+        raise UsageError(
             "y must hold at least two classes among the rows of positive weight; "
             f"got one class, {only!r}. There is nothing to tell apart."
         )
     if len(classes) == len(labels) > 2:
-        raise ValueError(
+        raise UsageError(
             f"y must hold fewer classes than rows; got {len(classes)} classes in {len(labels)} "
             "rows. Is it a column of names or measurements?"
         )
@@ -119,3 +121,21 @@ def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int)
     order = np.lexsort((weight, group))
     total = np.add.reduceat(weight[order], np.searchsorted(group[order], np.arange(len(draw))))
     return Prepared(features[first], codes[first], total, draw)
+
+
+def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64], ...]]:
+    """(training rows, held-out rows) per fold; stratified; a held-out part may lack a rare class.
+
+    Fewer folds where there are few rows, none at all for fewer than four.
+    """
+    rows = len(prepared.codes)
+    count = min(count, rows // 2)
+    if count < 2:
+        return []
+    fold = np.empty(rows, dtype=np.int64)
+    begin = 0
+    for code in np.unique(prepared.codes):
+        members = np.flatnonzero(prepared.codes == code)  # in the order of their hashes
+        fold[members] = (begin + np.arange(len(members))) % count
+        begin += len(members)  # go on where the last class ended: folds of equal size
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]

@@ -11,6 +11,7 @@ import torch
 
 import expacc
 from expacc.files import read_whole, write_whole
+from expacc.plain import UsageError
 from expacc.stored import Between, check_shape, is_sealed, parse_json, seal
 
 __all__ = ["FILES", "build", "read_files", "read_folder", "write_folder"]
@@ -123,7 +124,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
                 limits[name] = min(limits[name], _size(_read_facts(folder, found[FACTS])))
             found[name] = read_whole(folder / name, limits[name])
         except FileNotFoundError:
-            raise ValueError(
+            raise UsageError(
                 f"{folder} must hold {name}, as AccuracyClassifier.save writes it."
             ) from None
     return found
@@ -156,7 +157,7 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     _check_shapes(shapes, classifier, folder)
     found = hashlib.sha256(files[WEIGHTS]).hexdigest()
     if facts.get("weights_sha256", found) != found:  # older folders do not say
-        raise ValueError(
+        raise UsageError(
             f"{folder / WEIGHTS} must be the file that {FACTS} was written with; it was changed, "
             "or its writer died. Save the classifier again."
         )
@@ -164,8 +165,8 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     return classifier
 
 
-def _misfit(folder: Path, wrong: object) -> ValueError:
-    return ValueError(
+def _misfit(folder: Path, wrong: object) -> UsageError:
+    return UsageError(
         f"{folder / FACTS} must be as AccuracyClassifier.save wrote it; {wrong!s:.200} "
         "Save the classifier again."
     )
@@ -177,9 +178,9 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
         facts = parse_json(data)
         version = facts["format"]
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} must be JSON with a format number; it is damaged.") from None
+        raise UsageError(f"{path} must be JSON with a format number; it is damaged.") from None
     if version != FORMAT:
-        raise ValueError(
+        raise UsageError(
             f"{path} must be of format {FORMAT}; it is of {version!r:.20}. "
             "Use the version of expacc that wrote it, or a newer one."
         )
@@ -189,11 +190,11 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
         for value in values:
             check_shape(value, _KINDS[kind], "a class")
         if any(len(pair) != 2 for pair in facts["layers"]):
-            raise ValueError("layers must be pairs.")
+            raise UsageError("layers must be pairs.")
         if len(facts["feature_names"] or ()) not in (0, facts["features"]):
-            raise ValueError("feature_names must be one a feature.")
+            raise UsageError("feature_names must be one a feature.")
         if not is_sealed(facts):
-            raise ValueError("it was changed.")
+            raise UsageError("it was changed.")
     except ValueError as wrong:
         raise _misfit(folder, wrong) from None
     return dict(facts)
@@ -207,7 +208,7 @@ def _check_shapes(shapes: list[tuple[int, int]], classifier: Any, folder: Path) 
     classes = classifier.classes_
     different = len(set(classes.tolist())) == len(classes) >= 2
     if not chained or widths[-1] != len(classes) or not different:
-        raise ValueError(
+        raise UsageError(
             f"{folder / FACTS} must chain its layers from features to different classes; "
             f"got {str(shapes)[:200]} for {len(classes)}."
         )
@@ -220,16 +221,16 @@ def _read_weights(path: Path, data: bytes, shapes: list[tuple[int, int]]) -> lis
     try:
         tensors = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
-        raise ValueError(f"{path} must be a safetensors file; it is damaged.") from None
+        raise UsageError(f"{path} must be a safetensors file; it is damaged.") from None
     layers = []
     for place, (out, into) in enumerate(shapes):
         pair = []
         for name, shape in ((f"{place}.weight", (out, into)), (f"{place}.bias", (out,))):
             tensor = tensors.get(name)
             if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != torch.float64:
-                raise ValueError(f"{path} must hold {name} of shape {shape} in float64.")
+                raise UsageError(f"{path} must hold {name} of shape {shape} in float64.")
             if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"{path} must hold finite numbers; {name} does not.")
+                raise UsageError(f"{path} must hold finite numbers; {name} does not.")
             pair.append(tensor.numpy().copy())
         layers.append((pair[0], pair[1]))
     return layers

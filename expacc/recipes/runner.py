@@ -14,10 +14,10 @@ import numpy as np
 from expacc.recipes.machine import commit, machine
 from expacc.recipes.provenance import Account, Result, failures_of
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work
-from expacc.runner.columns import LONGEST
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for
+from expacc.runner.rows import LONGEST
 from expacc.runner.store import FILE, Store
-from expacc.runner.store_errors import another_study, unreadable
+from expacc.runner.store_files import another_study, unreadable
 from expacc.stored import Between, check_shape
 
 __all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]

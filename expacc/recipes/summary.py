@@ -15,7 +15,7 @@ from expacc.recipes.page_html import badge, page_html
 from expacc.recipes.page_markdown import page_markdown
 from expacc.recipes.page_text import verdict_counts
 from expacc.recipes.provenance import Result
-from expacc.runner.columns import LONGEST
+from expacc.runner.rows import LONGEST
 from expacc.stored import Between, check_shape, parse_json
 
 __all__ = ["PAGE", "Summary", "read_summary", "summary", "write_files"]

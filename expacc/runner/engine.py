@@ -1,22 +1,69 @@
 """Carry out the work items of a study that are not done yet, and save each as it is done."""
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
 
+from expacc.plain import UsageError
 from expacc.runner import cluster, local
-from expacc.runner.interrupt import CtrlC
-from expacc.runner.items import FailedRows, Reply, Shared, WorkItem, load_executor, run_item
+from expacc.runner.items import (
+    FailedRows,
+    Reply,
+    Shared,
+    WorkItem,
+    check_shared,
+    load_executor,
+    run_item,
+)
 from expacc.runner.rows import Row
-from expacc.runner.shared import check_shared
 from expacc.runner.store import Store
 
-__all__ = ["ENGINES", "Engine", "Outcome", "cores", "run_items", "workers_for"]
+__all__ = ["ENGINES", "CtrlC", "Engine", "Outcome", "cores", "run_items", "workers_for"]
+
+
+class CtrlC:
+    """Ctrl-C as a question that is answered between two items, so that no row is cut in two."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._at_once = False
+        self._before: Any = None
+
+    def __enter__(self) -> "CtrlC":
+        main = threading.current_thread() is threading.main_thread()
+        # Others have handlers of their own, and a job in the background ignores Ctrl-C.
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or self._at_once:  # the second one, or nothing is to be kept
+            raise KeyboardInterrupt
+        self.asked = True
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let Ctrl-C cut this block short."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
 
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
@@ -133,13 +180,13 @@ def _check(
     items: Sequence[WorkItem], engine: str, workers: int | None, address: str | None
 ) -> None:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
+        raise UsageError(f"engine must be 'local' or 'ray'; got {engine!r}.")
     if workers is not None and (type(workers) is not int or workers < 0):
-        raise ValueError(f"workers must be a number of processes >= 0; got {workers!r}.")
+        raise UsageError(f"workers must be a number of processes >= 0; got {workers!r}.")
     if engine == "ray" and workers == 0:
-        raise ValueError("workers must be >= 1 with engine='ray'; got 0. Use engine='local'.")
+        raise UsageError("workers must be >= 1 with engine='ray'; got 0. Use engine='local'.")
     if address is not None and engine != "ray":
-        raise ValueError(f"address must be left out with engine={engine!r}; got {address!r}.")
+        raise UsageError(f"address must be left out with engine={engine!r}; got {address!r}.")
     keys = [item.key for item in items]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)

@@ -22,13 +22,15 @@ from typing import IO, Any
 from expacc.runner.items import (
     RETRIES,
     THREADS,
+    Part,
     Reply,
     Shared,
     WorkItem,
     load_executor,
+    map_shared,
     run_item,
+    write_shared,
 )
-from expacc.runner.shared import Part, map_shared, write_shared
 
 __all__ = ["replies", "serve"]
 

@@ -12,14 +12,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from expacc.runner.columns import PLAIN, to_columns, to_json, to_row
-from expacc.runner.digests import digests_of, digests_of_item, write_digests
 from expacc.runner.items import check_rows, versions
-from expacc.runner.lock import Lock, is_locked
-from expacc.runner.rows import Row
-from expacc.runner.store_errors import refused, unreadable
-from expacc.runner.store_files import FILE, LOCK, Connection, check_files, delete_files, inspect
-from expacc.runner.store_opening import note_texts, open_store, put_notes
+from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
+from expacc.runner.store_files import (
+    FILE,
+    LOCK,
+    Connection,
+    Lock,
+    check_files,
+    delete_files,
+    is_locked,
+    refused,
+    unreadable,
+)
+from expacc.runner.store_tables import (
+    digests_of,
+    digests_of_item,
+    inspect,
+    note_texts,
+    open_store,
+    put_notes,
+    write_digests,
+)
 from expacc.stored import check_shape, parse_json
 
 __all__ = ["FILE", "Store"]

@@ -6,11 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from expacc.compare.answer import p_text
-from expacc.compare.figures_folds import name_rows
+from expacc.compare.figures_scores import name_rows
 from expacc.recipes.mixing.paper import ARMS, CE, CONTROL
 from expacc.recipes.mixing.scores import Scores
-from expacc.report.figures import Chart, chart, tidy_axes
-from expacc.report.figures_many import critical_difference_figure
+from expacc.report.figures import Chart, chart, critical_difference_figure, tidy_axes
 from expacc.report.palette import INK, MUTED, Look, looks
 from expacc.stats.many_tables import CriticalDifference
 
