@@ -16,6 +16,7 @@ from expacc import files
 from expacc.cli import main
 from expacc.compare.page import write_report
 from expacc.estimator import AccuracyClassifier
+from expacc.estimator.saving import cv_results
 from expacc.files import check_plain, read_whole, replace_file, write_whole
 from expacc.runner.store import Store
 from expacc.runner.store_files import is_locked
@@ -248,7 +249,7 @@ def a_classifier(scale=1.0, classes=("no", "yes")):
     found.classes_, found.n_features_in_ = np.array(classes), 2
     found.layers_ = [(scale * np.eye(2), np.zeros(2))]
     found.temperature_ = found.bend_ = 1.0
-    found.chosen_, found.held_out_ = {"loss": "exact"}, {}
+    found.best_params_, found.cv_results_ = {"loss": "exact"}, cv_results([])
     return found
 
 

@@ -45,7 +45,7 @@ def fit(
     describe([table], screen)
     deployed = _train(table, options, screen)
     folder = deployed.save(out or Path(f"expacc-{table.name}-model"))
-    chosen = deployed.classifier.chosen_
+    chosen = deployed.classifier.best_params_
     numbers = ", ".join(f"{k.replace('_', ' ')} {_short(v)}" for k, v in chosen.items())
     screen.say(f"Trained on {table.rows:,} rows: {numbers} ({deployed.facts['how']}).")
     screen.say(f"Model: {shown_path(folder)}", "bold")

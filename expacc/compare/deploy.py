@@ -29,7 +29,7 @@ from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.data.reading import read_grid
 from expacc.errors import check_choice
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
-from expacc.estimator.saving import FILES, build, read_files
+from expacc.estimator.saving import FILES, build, cv_results, read_files
 from expacc.files import read_whole, write_whole
 from expacc.plain import UsageError, plain, safe_cell
 from expacc.report.loss_names import loss_name
@@ -220,7 +220,9 @@ def train_by_choice(
     check_device(device)
     check_size(table)
     preprocessor = Preprocessor.fit(table)
-    classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
+    classifier = AccuracyClassifierCV(
+        hidden_layer_sizes=MODELS[model].hidden, random_state=seed, device=device
+    )
     labels = np.array(table.target.classes)[table.target.codes]
     classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
     return _deployed(classifier, preprocessor, table, "chosen by cross-validation")
@@ -264,7 +266,7 @@ def train_loss(
             "trial. Use another --loss, or more --trials."
         )
     trial, row, calibration = found
-    classifier = AccuracyClassifier(loss=loss, hidden=MODELS[model].hidden, random_state=seed)
+    classifier = AccuracyClassifier(loss, MODELS[model].hidden, random_state=seed)
     classifier.classes_ = np.array(table.target.classes)
     classifier.n_features_in_ = preprocessor.width
     classifier.layers_ = [
@@ -273,8 +275,9 @@ def train_loss(
     ]
     classifier.temperature_ = calibration.temperature
     classifier.bend_ = calibration.bend
-    classifier.chosen_ = {"loss": loss, **trial.found}
-    classifier.held_out_ = {loss: row.metrics["validation_accuracy"]}
+    classifier.best_params_ = {"loss": loss, **trial.found}
+    score = row.metrics["validation_accuracy"]
+    classifier.cv_results_ = cv_results([(classifier.best_params_, score)])
     return _deployed(classifier, preprocessor, table, f"best of {count} trials")
 
 

@@ -1,8 +1,11 @@
 """A fitted classifier as a folder: safetensors and JSON, so nothing in it is executed."""
 
+import ast
 import hashlib
 import json
 import platform
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ LARGEST_FACTS, LARGEST_WEIGHTS = 64 << 20, 8 << 30  # bytes
 HEADER = 1 << 20  # bytes of names and shapes before the weights
 _KINDS = {"U": str, "i": int, "u": int, "b": bool, "f": float}
 _COUNT = Between(1)
+NAMES = {"hidden": "hidden_layer_sizes", "folds": "cv", "numbers": "loss_params"}  # old → new
 _SHAPE = {
     "format": int,
     "class": str,
@@ -33,12 +37,46 @@ _SHAPE = {
     "temperature": Between(5e-324, 1e300),
     "bend": Between(5e-324, 1.0),
     "chosen": dict,
-    "held_out": dict,
+    "held_out": {str: Between(0.0, 1.0)},
     "parameters": dict,
     "versions": {str: str},
     "weights_sha256?": str,
     "seal?": str,
 }
+
+
+def cv_results(held_out: Sequence[tuple[dict[str, Any], float]]) -> dict[str, Any]:
+    """Settings and their accuracies on held-out rows in the form of scikit-learn's searches."""
+    scores = np.array([score for _, score in held_out], np.float64)
+    ranks = [1 + int((scores > score).sum()) for score in scores]
+    params = [dict(setting) for setting, _ in held_out]
+    return {"params": params, "mean_test_score": scores, "rank_test_score": np.array(ranks, int)}
+
+
+def cv_results_of_names(held_out: Mapping[str, float]) -> dict[str, Any]:
+    """The same from the form that files have: a setting as Python writes it, or a loss's name."""
+    found = []
+    for name, score in held_out.items():
+        try:
+            setting = ast.literal_eval(name) if name.startswith("{") else None
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            setting = None
+        loss = "cross_entropy" if name == "start" else name
+        found.append((setting if isinstance(setting, dict) else {"loss": loss}, float(score)))
+    return cv_results(found)
+
+
+def names_of_cv_results(results: Mapping[str, Any]) -> dict[str, float]:
+    """The form that files have."""
+    scores = results["mean_test_score"].tolist()
+    names = ["start" if one == {"loss": "cross_entropy"} else str(one) for one in results["params"]]
+    return dict(zip(names, scores, strict=True))
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Say the name of today, where the caller of a property stands."""
+    words = f"{old} is {new} now; the old name goes with the next release."
+    warnings.warn(words, DeprecationWarning, stacklevel=3)
 
 
 def write_folder(classifier: Any, folder: Path) -> Path:
@@ -59,8 +97,8 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         "layers": [list(weight.shape) for weight, _ in classifier.layers_],
         "temperature": classifier.temperature_,
         "bend": classifier.bend_,
-        "chosen": classifier.chosen_,
-        "held_out": classifier.held_out_,
+        "chosen": classifier.best_params_,
+        "held_out": names_of_cv_results(classifier.cv_results_),
         "parameters": _parameters(classifier),
         "versions": {
             "expacc": expacc.__version__,
@@ -100,6 +138,8 @@ def _parameters(classifier: Any) -> dict[str, Any]:
     """Those that JSON can hold; a loss object or a generator is named, not kept."""
     kept = {}
     for name, value in classifier.get_params(deep=False).items():
+        if name in NAMES:  # goes with the next release
+            continue
         value = list(value) if isinstance(value, tuple) else value
         try:
             json.dumps(value, allow_nan=False)
@@ -140,9 +180,10 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     classifier = cls()
     try:
         known = classifier.get_params(deep=False)
-        parameters = {name: value for name, value in facts["parameters"].items() if name in known}
-        if "hidden" in parameters:
-            parameters["hidden"] = tuple(parameters["hidden"])
+        parameters = {NAMES.get(name, name): v for name, v in facts["parameters"].items()}
+        parameters = {name: value for name, value in parameters.items() if name in known}
+        if "hidden_layer_sizes" in parameters:
+            parameters["hidden_layer_sizes"] = tuple(parameters["hidden_layer_sizes"])
         classifier.set_params(**parameters)
         classifier.classes_ = np.array(facts["classes"]["values"])
     except (TypeError, ValueError, OverflowError) as wrong:
@@ -152,7 +193,8 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
         classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     classifier.temperature_ = float(facts["temperature"])
     classifier.bend_ = float(facts["bend"])
-    classifier.chosen_, classifier.held_out_ = facts["chosen"], facts["held_out"]
+    classifier.best_params_ = facts["chosen"]
+    classifier.cv_results_ = cv_results_of_names(facts["held_out"])
     shapes = [(out, into) for out, into in facts["layers"]]
     _check_shapes(shapes, classifier, folder)
     found = hashlib.sha256(files[WEIGHTS]).hexdigest()
