@@ -15,7 +15,7 @@ from pathlib import Path
 
 from expacc.plain import UsageError
 
-__all__ = ["check_plain", "not_plain", "read_whole", "replace_file", "write_whole"]
+__all__ = ["check_plain", "not_plain_error", "read_whole", "replace_file", "write_whole"]
 
 STALE = 3600.0  # seconds since the last byte: whoever wrote this part is dead
 _WORDS = {
@@ -28,7 +28,7 @@ _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _ASIDE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _CLOSED
 
 
-def not_plain(path: Path, mode: int) -> UsageError:
+def not_plain_error(path: Path, mode: int) -> UsageError:
     """For what lies where a plain file should."""
     return UsageError(
         f"{path} must be a plain file; got {_WORDS.get(stat.S_IFMT(mode), 'a device')}. "
@@ -51,7 +51,7 @@ def check_plain(path: Path, *, alone: bool = False) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise not_plain(path, found.st_mode)
+        raise not_plain_error(path, found.st_mode)
     if alone and found.st_nlink > 1:
         raise UsageError(
             f"{path} must have one name, because it is written in place; got a file with "
@@ -71,7 +71,7 @@ def read_whole(path: Path, largest: int) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise not_plain(path, found.st_mode)
+            raise not_plain_error(path, found.st_mode)
         if found.st_size > largest:
             raise UsageError(f"{path} must be at most {largest:,} bytes; it has {found.st_size:,}.")
         with os.fdopen(descriptor, "rb", closefd=False) as file:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from studies import ROWS, WAIT, children, content, execute, failed_rows, plan
 
-from expacc.runner import engine, interrupt, shared
+from expacc.runner import engine, items
 from expacc.runner.engine import run_items, workers_for
 from expacc.runner.items import WorkItem, load_executor, run_item
 from expacc.runner.store import Store
@@ -178,9 +178,9 @@ def test_shared_data_arrives_as_it_was_sent():
         "words": np.array(["a", "käse"]),
         "flags": np.array([True, False]),
     }
-    file, parts = shared.write_shared(sent)
+    file, parts = items.write_shared(sent)
     with file:
-        found = shared.map_shared(file.fileno(), parts)
+        found = items.map_shared(file.fileno(), parts)
     for name, value in sent.items():
         if isinstance(value, bytes):
             assert found[name] == value
@@ -301,7 +301,7 @@ def test_ctrl_c_does_not_wait_for_long_items_of_workers(tmp_path, monkeypatch, h
 
 
 def test_a_second_ctrl_c_does_not_wait():
-    with interrupt.CtrlC() as stop:
+    with engine.CtrlC() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked
         with pytest.raises(KeyboardInterrupt):
@@ -312,7 +312,7 @@ def test_ctrl_c_is_left_alone_outside_the_main_thread():
     handler, seen = signal.getsignal(signal.SIGINT), []
 
     def look():
-        with interrupt.CtrlC():
+        with engine.CtrlC():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)

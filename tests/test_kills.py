@@ -192,7 +192,6 @@ def test_workers_end_with_their_parent_and_without_a_word(tmp_path, moment, numb
 CHILD = """
 import os, sys, time
 from pathlib import Path
-import studies  # for expacc without torch
 from expacc.runner import boot
 if sys.argv[1] == "by itself":
     boot._killed_by_the_system = lambda: False

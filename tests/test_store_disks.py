@@ -10,7 +10,7 @@ import pytest
 from test_store import STUDY, row
 
 from expacc.runner.store import Store
-from expacc.runner.store_files import refused
+from expacc.runner.store_files import store_error
 
 
 @contextlib.contextmanager
@@ -145,7 +145,7 @@ def test_damage_is_found(tmp_path):
 def test_errors_of_sqlite_are_sentences(code, kind, sentence):
     error = sqlite3.OperationalError("what SQLite says")
     error.sqlite_errorcode = code
-    found = refused(error, Path("out/study.sqlite"))
+    found = store_error(error, Path("out/study.sqlite"))
     assert isinstance(found, kind)
     assert sentence in str(found)
     assert str(found).endswith(".")

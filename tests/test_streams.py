@@ -78,7 +78,7 @@ def test_remarks_that_were_lost_are_not(study, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ("read iris --json", 0),
+        ("inspect iris --json", 0),
         ("show study", 0),
         ("show study --json", 0),
         ("report study", 0),
@@ -99,7 +99,7 @@ def test_nothing_is_said_of_a_broken_pipe(study, monkeypatch, capsys, arguments,
 @pytest.mark.parametrize("streams", ["| true", "0>&- 1>&- 2>&-"])
 def test_the_same_of_a_whole_process(study, streams):
     """Python's own flush at exit included."""
-    command = f"set -o pipefail; {sys.executable} -m expacc read iris --json {streams}"
+    command = f"set -o pipefail; {sys.executable} -m expacc inspect iris --json {streams}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 

@@ -13,8 +13,7 @@ pytest.importorskip("scikit_posthocs")
 
 from study_samples import sample
 
-from expacc.compare.page_files import suspects_csv
-from expacc.compare.suspects import rank_rows, suspects
+from expacc.compare.suspects import rank_rows, suspects, suspects_csv
 from expacc.runner.rows import Predictions, Row
 
 

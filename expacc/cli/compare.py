@@ -185,9 +185,8 @@ def answer(
     record: "StudyRecord", out: Path, screen: Screen, *, next_step: Sequence[str] = ()
 ) -> None:
     """Print the answer and the leaderboard, write the report, and say where it is."""
-    from expacc.compare.leaderboard import leaderboard
+    from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
-    from expacc.compare.page_files import leaderboard_json
     from expacc.compare.terminal import print_leaderboard
 
     board = leaderboard(record)
@@ -204,8 +203,7 @@ def answer(
 
 def show(folder: Path, screen: Screen) -> None:
     """The leaderboard of a study that runs or has run."""
-    from expacc.compare.leaderboard import leaderboard
-    from expacc.compare.page_files import leaderboard_json
+    from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.study import load_record, progress_of
     from expacc.compare.terminal import print_leaderboard
 

@@ -24,7 +24,7 @@ from expacc.compare.leaderboard import leaderboard
 from expacc.compare.record import StudyRecord
 from expacc.compare.study import Settings, check_device
 from expacc.compare.training_budget import MODELS, check_size, trials_for
-from expacc.compare.work import Bench
+from expacc.compare.work import FoldTrainer
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.data.reading import read_grid
 from expacc.errors import check_choice
@@ -99,7 +99,7 @@ class Deployed:
             try:
                 labels += map(str, self.classifier.predict(features))
                 chances.append(self.classifier.predict_proba(features))
-            except ValueError as error:
+            except UsageError as error:
                 if start == 0:
                     raise
                 raise UsageError(f"In the rows from {start} on: {error}") from None
@@ -142,7 +142,10 @@ class Deployed:
                     "stopped while it wrote. Fit anew."
                 )
         classifier = build(AccuracyClassifier, folder, files)
-        preprocessor = Preprocessor.from_json(content["preprocessor"])
+        try:
+            preprocessor = Preprocessor.from_json(content["preprocessor"])
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         found = cls(classifier, preprocessor, _options(content["options"]), content["facts"])
         if list(found.classes) != content["classes"] or (
             preprocessor.width != classifier.n_features_in_
@@ -253,13 +256,13 @@ def train_loss(
     payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
     payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
     payload |= {"device": check_device(device)}
-    bench = Bench(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
-    _, best = bench.search()
+    trainer = FoldTrainer(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    _, best = trainer.search()
     found = best[loss]
     result = None
     if found is not None:
-        run = bench.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
-        result, _ = bench.together({loss: run})[loss]
+        run = trainer.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(trainer.own), None)
+        result, _ = trainer.together({loss: run})[loss]
     if found is None or result is None or result.model is None:
         raise UsageError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "

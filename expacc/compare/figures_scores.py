@@ -1,6 +1,7 @@
 """Charts of accuracies: fold by fold, table by table, against wrong labels, by rank."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,9 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from expacc.compare.answer import p_text
-from expacc.compare.leaderboard import Entry, Overall
-from expacc.compare.leaderboard_table import TableBoard
-from expacc.report.figures import Chart, chart, critical_difference_figure, legend_place, tidy_axes
+from expacc.compare.leaderboard import Overall
+from expacc.compare.leaderboard_table import Entry, TableBoard
+from expacc.report.figures import (
+    Chart,
+    Drawing,
+    chart,
+    critical_difference_figure,
+    legend_place,
+    tidy_axes,
+)
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.report.palette import INK, LINES, MUTED, Look
 from expacc.report.plain_text import points
@@ -44,6 +52,20 @@ def name_rows(axes: Axes, names: Sequence[str], width: float) -> None:
     axes.set_ylim(len(names) - 0.45, -0.55)
 
 
+def _rows_figure(
+    names: Sequence[str], width: float, label: str, margin: float
+) -> tuple[Figure, Axes]:
+    """An empty figure with a row for each name, and what is measured below."""
+    figure = Figure(figsize=(width, 0.75 + ROW * len(names)))
+    axes = figure.add_subplot()
+    name_rows(axes, names, width)
+    axes.set_xlabel(label)
+    axes.margins(x=margin)
+    axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
+    tidy_axes(axes, grid="x")
+    return figure, axes
+
+
 def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the accuracy of every fold for each loss, folds joined by lines."""
     entries = [entry for entry in board.entries if entry.folds and entry.loss != OUTSIDE]
@@ -51,8 +73,8 @@ def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
         return None
 
     def draw(width: float) -> Figure:
-        figure = Figure(figsize=(width, 0.75 + ROW * len(entries)))
-        axes = figure.add_subplot()
+        names = [entry.name for entry in entries]
+        figure, axes = _rows_figure(names, width, "test accuracy (%)", 0.03)
         for fold in board.folds:
             way = [(e.folds[fold] * 100, y) for y, e in enumerate(entries) if fold in e.folds]
             axes.plot(*zip(*way, strict=True), color=MUTED, lw=0.7, alpha=0.35) if way else None
@@ -65,11 +87,6 @@ def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
             )  # fmt: skip
             mean = values.mean()
             axes.plot([mean, mean], [place - 0.27, place + 0.27], color=style.colour, lw=2.4)
-        name_rows(axes, [entry.name for entry in entries], width)
-        axes.set_xlabel("test accuracy (%)")
-        axes.margins(x=0.03)
-        axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
-        tidy_axes(axes, grid="x")
         return figure
 
     scored = "; ".join(
@@ -89,45 +106,58 @@ def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     )
 
 
+@dataclass(frozen=True, eq=False)
+class _Gap:
+    """A loss's difference to cross entropy: the mean, its interval, and the parts of it."""
+
+    loss: str
+    name: str
+    mean: float
+    interval: tuple[float, float] | None
+    parts: Sequence[float]
+
+
+def _draw_gaps(gaps: Sequence[_Gap], look: Mapping[str, Look]) -> Drawing:
+    def draw(width: float) -> Figure:
+        label = f"difference{' to cross entropy' * (width > 5)} (points)"
+        figure, axes = _rows_figure([gap.name for gap in gaps], width, label, 0.04)
+        axes.axvline(0, color=look[REFERENCE].colour, lw=1.3)
+        for place, gap in enumerate(gaps):
+            style = look[gap.loss]
+            if gap.interval is not None:
+                ends = [100 * end for end in gap.interval]
+                axes.plot(ends, [place] * 2, color=style.colour, lw=2.2)
+                axes.plot(ends, [place] * 2, "|", color=style.colour, ms=9, mew=2.2)
+            parts = 100 * np.array(gap.parts)
+            below = np.full(len(parts), place + 0.25)
+            axes.plot(parts, below, ".", color=style.colour, alpha=0.5, ms=5.5, mew=0)
+            mean = 100 * gap.mean
+            axes.plot(mean, place, style.marker, color=style.colour, ms=7.5, mec="none")
+        return figure
+
+    return draw
+
+
 def difference_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the difference of each loss to cross entropy, fold by fold, with its interval."""
     reference = board.entry(REFERENCE)
     entries = [e for e in board.entries if e.difference is not None and e.loss != OUTSIDE]
     if reference is None or not entries:
         return None
-
-    def draw(width: float) -> Figure:
-        figure = Figure(figsize=(width, 0.75 + ROW * len(entries)))
-        axes = figure.add_subplot()
-        axes.axvline(0, color=look[REFERENCE].colour, lw=1.3)
-        for place, entry in enumerate(entries):
-            style = look[entry.loss]
-            if entry.test is not None:
-                low, high = entry.test.interval
-                axes.plot([low * 100, high * 100], [place] * 2, color=style.colour, lw=2.2)
-                axes.plot(
-                    [low * 100, high * 100], [place] * 2, "|", color=style.colour, ms=9, mew=2.2
-                )
-            gaps = [
-                100 * (entry.folds[fold] - reference.folds[fold])
-                for fold in entry.folds
+    gaps = [
+        _Gap(
+            entry.loss,
+            entry.name,
+            entry.difference or 0.0,
+            entry.test.interval if entry.test else None,
+            [
+                s - reference.folds[fold]
+                for fold, s in entry.folds.items()
                 if fold in reference.folds
-            ]
-            axes.plot(
-                gaps, np.full(len(gaps), place + 0.24), ".", color=style.colour, alpha=0.5, ms=5.5,
-                mew=0,
-            )  # fmt: skip
-            axes.plot(
-                (entry.difference or 0) * 100, place, style.marker, color=style.colour, ms=7.5,
-                mec="none",
-            )  # fmt: skip
-        name_rows(axes, [entry.name for entry in entries], width)
-        axes.set_xlabel(f"difference{' to cross entropy' * (width > 5)} (points)")
-        axes.margins(x=0.04)
-        axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
-        tidy_axes(axes, grid="x")
-        return figure
-
+            ],
+        )
+        for entry in entries
+    ]
     found = "; ".join(_difference_text(entry) for entry in entries)
     return chart(
         "differences",
@@ -135,7 +165,7 @@ def difference_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | Non
         "The marker is the mean difference, the bar its 95 % interval, the small dots below are "
         "the folds. An interval across the line at 0 means: not told apart from cross entropy.",
         f"Difference to cross entropy in points. {found}.",
-        draw,
+        _draw_gaps(gaps, look),
     )
 
 
@@ -205,30 +235,12 @@ def noise_chart(
 def table_difference_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
     """Draw each loss's difference to cross entropy, one dot per table."""
     entries = [entry for entry in overall.entries if entry.difference is not None]
-    reference = overall.losses.index(REFERENCE)
-
-    def draw(width: float) -> Figure:
-        figure = Figure(figsize=(width, 0.75 + ROW * len(entries)))
-        axes = figure.add_subplot()
-        axes.axvline(0, color=look[REFERENCE].colour, lw=1.3)
-        for place, entry in enumerate(entries):
-            style, column = look[entry.loss], overall.losses.index(entry.loss)
-            gaps = 100 * (overall.accuracies[:, column] - overall.accuracies[:, reference])
-            low, high = (100 * end for end in entry.interval or (0.0, 0.0))
-            axes.plot([low, high], [place] * 2, color=style.colour, lw=2.2)
-            axes.plot([low, high], [place] * 2, "|", color=style.colour, ms=9, mew=2.2)
-            axes.plot(gaps.mean(), place, style.marker, color=style.colour, ms=7.5, mec="none")
-            axes.plot(
-                gaps, np.full(len(gaps), place + 0.26), ".", color=style.colour, alpha=0.45, ms=6,
-                mew=0,
-            )  # fmt: skip
-        name_rows(axes, [entry.name for entry in entries], width)
-        axes.set_xlabel(f"difference{' to cross entropy' * (width > 5)} (points)")
-        axes.margins(x=0.04)
-        axes.xaxis.set_major_locator(MaxNLocator(5 if width < 5 else 8))
-        tidy_axes(axes, grid="x")
-        return figure
-
+    reference = overall.accuracies[:, overall.losses.index(REFERENCE)]
+    gaps = [
+        _Gap(e.loss, e.name, float(own.mean()), e.interval, own.tolist())
+        for e in entries
+        for own in [overall.accuracies[:, overall.losses.index(e.loss)] - reference]
+    ]
     found = "; ".join(
         f"{e.name} {points(e.difference)}, better on {e.against.wins}, level on "
         f"{e.against.ties}, worse on {e.against.losses}"
@@ -240,7 +252,7 @@ def table_difference_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
         "A small dot is a table; the marker is the mean over the tables, the bar its 95 % "
         "interval. Dots on both sides of 0 mean that the better loss depends on the data.",
         f"Mean difference to cross entropy in points, over {len(overall.tables)} tables: {found}.",
-        draw,
+        _draw_gaps(gaps, look),
     )
 
 

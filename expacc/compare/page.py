@@ -13,10 +13,9 @@ from expacc.compare.figures_scores import (
     rank_chart,
     table_difference_chart,
 )
-from expacc.compare.leaderboard import Leaderboard, leaderboard
+from expacc.compare.leaderboard import Leaderboard, leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.leaderboard_table import Entry, TableBoard
 from expacc.compare.methods import methods_text, setting_text
-from expacc.compare.page_files import leaderboard_csv, leaderboard_json, suspects_csv
 from expacc.compare.page_tables import (
     board_table,
     confusion_table,
@@ -27,7 +26,7 @@ from expacc.compare.page_tables import (
     test_table,
 )
 from expacc.compare.record import StudyRecord
-from expacc.compare.suspects import Suspects, suspects
+from expacc.compare.suspects import Suspects, suspects, suspects_csv
 from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import Chart

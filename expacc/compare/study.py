@@ -32,7 +32,7 @@ from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
 from expacc.runner.rows import Row
 from expacc.runner.store import FILE, Store
-from expacc.runner.store_files import unreadable
+from expacc.runner.store_files import unreadable_error
 from expacc.training import LOSS_NAMES
 
 __all__ = ["Settings", "Study", "load_record", "plan_study", "progress_of", "run_study"]
@@ -349,7 +349,7 @@ def _believed(store: Store) -> Iterator[None]:
     except UsageError:
         raise
     except ValueError as error:
-        raise unreadable(store.path, f"{error}") from None
+        raise unreadable_error(store.path, f"{error}") from None
 
 
 def progress_of(folder: str | Path) -> tuple[bool, int, int | None]:

@@ -39,7 +39,7 @@ from expacc.runner.rows import Predictions, Row
 from expacc.schedules import geometric
 from expacc.training import Run, RunResult, TensorTable, TrainConfig, train_runs
 
-__all__ = ["Bench", "best_trial", "execute", "failed_rows", "inner_splits", "runs_in"]
+__all__ = ["FoldTrainer", "best_trial", "execute", "failed_rows", "inner_splits", "runs_in"]
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -71,10 +71,10 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
         table, split, methods=[*methods, OUTSIDE], label_noise=asked["noise"], seed=asked["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
-    bench = Bench(item, train)
-    trial_rows, best = bench.search()
-    final_rows = bench.finals(best, test, given)
-    return [*trial_rows, *final_rows, _outside(bench, test, given)]
+    trainer = FoldTrainer(item, train)
+    trial_rows, best = trainer.search()
+    final_rows = trainer.finals(best, test, given)
+    return [*trial_rows, *final_rows, _outside(trainer, test, given)]
 
 
 def failed_rows(item: WorkItem, reason: str) -> list[Row]:
@@ -135,7 +135,7 @@ def best_trial(trials: Sequence[Row], judged: int) -> int | None:
     return best if share > merit(0)[0] + error else 0
 
 
-class Bench:
+class FoldTrainer:
     """The training rows of an item, split for the search.
 
     Args:
@@ -346,18 +346,18 @@ def _judge(
     return metrics, predictions
 
 
-def _outside(bench: Bench, test: SealedTest, given: Places) -> Row:
+def _outside(trainer: FoldTrainer, test: SealedTest, given: Places) -> Row:
     """scikit-learn's LogisticRegression on the same rows: a check from outside."""
     from sklearn.linear_model import LogisticRegression
 
     start = time.perf_counter()
-    features, labels = bench.train.features.astype(np.float64), bench.train.labels
+    features, labels = trainer.train.features.astype(np.float64), trainer.train.labels
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own limit of steps
         if len(np.unique(labels)) < 2:
-            return _row(bench.item, "outside", OUTSIDE, 0, failure="one class in training rows")
+            return _row(trainer.item, "outside", OUTSIDE, 0, failure="one class in training rows")
         model = LogisticRegression().fit(features, labels)
-    logits = np.full((len(test), bench.classes), -1e9)
+    logits = np.full((len(test), trainer.classes), -1e9)
 
     def predict(rows: Any) -> Array:
         scores = model.decision_function(rows.astype(np.float64))
@@ -368,7 +368,7 @@ def _outside(bench: Bench, test: SealedTest, given: Places) -> Row:
     test.score(OUTSIDE, predict)
     metrics, predictions = _judge(logits, Calibration(), test.rows, given)
     return _row(
-        bench.item,
+        trainer.item,
         "outside",
         OUTSIDE,
         0,

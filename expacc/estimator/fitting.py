@@ -67,30 +67,30 @@ def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
     center = weight @ prepared.features
     spread = np.sqrt(weight @ (prepared.features - center) ** 2)
     spread[spread < 1e-12 * np.maximum(1, np.abs(center))] = 1  # a constant column
-    bench = _Bench((prepared.features - center) / spread, prepared, config)
+    trainer = _Trainer((prepared.features - center) / spread, prepared, config)
     everyone = np.arange(len(prepared.codes))
     folds = content_folds(prepared, config.folds) if _needs_folds(config) else []
 
-    starts = bench.start([rows for rows, _ in folds] + [everyone])
-    polished = bench.polish([rows for rows, _ in folds], starts[:-1], config.settings)
-    logits = {-1: bench.held_out(starts[:-1], folds)}
+    starts = trainer.start([rows for rows, _ in folds] + [everyone])
+    polished = trainer.polish([rows for rows, _ in folds], starts[:-1], config.settings)
+    logits = {-1: trainer.held_out(starts[:-1], folds)}
     for place in range(len(config.settings)):
-        logits[place] = bench.held_out([each[place] for each in polished], folds)
+        logits[place] = trainer.held_out([each[place] for each in polished], folds)
     base = logits[-1]
     chosen = _unguarded(config)
     if base is not None:
-        chosen = _choose(base, logits, bench.codes, bench.weight, config)
+        chosen = _choose(base, logits, trainer.codes, trainer.weight, config)
     final = starts[-1]
     if chosen >= 0:
-        trained = bench.polish([everyone], [final], config.settings[chosen : chosen + 1])[0][0]
+        trained = trainer.polish([everyone], [final], config.settings[chosen : chosen + 1])[0][0]
         chosen, final = (-1, final) if trained is None else (chosen, trained)
 
     calibration = Calibration()
     scores = logits[chosen]
     if config.calibrate and folds and scores is not None:
-        calibration = fit_calibration(scores, bench.codes, bench.weight)
+        calibration = fit_calibration(scores, trainer.codes, trainer.weight)
     held_out = [
-        (START if place < 0 else config.settings[place].describe(), _accuracy(found, bench))
+        (START if place < 0 else config.settings[place].describe(), _accuracy(found, trainer))
         for place, found in logits.items()
         if folds and found is not None
     ]
@@ -112,9 +112,9 @@ def _unguarded(config: FitConfig) -> int:
     return 0 if config.settings and not config.guard else -1
 
 
-def _accuracy(logits: Array, bench: "_Bench") -> float:
-    right = (logits.argmax(axis=1) == bench.codes) * bench.weight
-    return float(right.sum() / bench.weight.sum())
+def _accuracy(logits: Array, trainer: "_Trainer") -> float:
+    right = (logits.argmax(axis=1) == trainer.codes) * trainer.weight
+    return float(right.sum() / trainer.weight.sum())
 
 
 def _choose(
@@ -150,7 +150,7 @@ def _unscaled(model: Trained, center: Array, spread: Array) -> Trained:
     return Trained((Layer(weight, bias), *rest))
 
 
-class _Bench:
+class _Trainer:
     """Standardised rows on the device, and the three things done with them."""
 
     def __init__(self, features: Array, prepared: Prepared, config: FitConfig) -> None:

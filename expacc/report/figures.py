@@ -3,7 +3,7 @@
 A chart is drawn twice, for a wide page and for a phone, so that its letters are readable on both.
 Its text stays text, in the page's own font. What matplotlib writes as style attributes becomes
 plain attributes: a strict Content-Security-Policy allows no inline styles, and the page's style
-sheet can then repaint a chart by night. `svg_text` writes a figure that stands alone.
+sheet can then repaint a chart by night.
 """
 
 import io
@@ -16,13 +16,11 @@ from html import escape
 from typing import Literal
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from expacc.report.palette import INK, LINES, MUTED
-from expacc.stats.many_tables import CriticalDifference, Profile, check_names
+from expacc.stats.many_tables import CriticalDifference
 
 __all__ = ["Chart", "Drawing", "chart", "chart_style", "inline_svg", "legend_place", "tidy_axes"]
 
@@ -171,9 +169,6 @@ def inline_svg(figure: Figure, key: str, title: str, finding: str) -> str:
     return head + body.strip() + "</svg>"
 
 
-# Okabe and Ito's colours, which the colour-blind can tell apart; then again with other dashes.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", ":", "-.")
 LETTER = 0.085  # inches that a letter takes at most, about
 ROW = 0.26  # inches between two labels
 BAR = 0.16  # inches between two bars
@@ -186,14 +181,6 @@ def _style() -> Iterator[None]:
         mpl.rcdefaults()
         mpl.rcParams.update({"font.size": 10, "svg.hashsalt": "expacc"})
         yield
-
-
-def svg_text(figure: Figure) -> str:
-    """Write a figure as SVG without a date and with fixed identifiers."""
-    buffer = io.StringIO()
-    with _style():
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return buffer.getvalue()
 
 
 def critical_difference_figure(result: CriticalDifference) -> Figure:
@@ -260,46 +247,3 @@ def _elbow(axes: Axes, name: str, rank: float, depth: float, *, on_left: bool) -
     label = f"{name}  {rank:.2f}" if on_left else f"{rank:.2f}  {name}"
     side = "right" if on_left else "left"
     axes.text(edge + 1.5 * outward, depth, label, ha=side, va="center", clip_on=False)
-
-
-def profile_figure(profile: Profile, names: Sequence[str]) -> Figure:
-    """Draw a Dolan–Moré profile: on which share of tables a method comes how near the best."""
-    names = check_names(names, profile.shares.shape[1])
-    error = profile.ratio == "error"
-    thresholds = profile.thresholds
-    with _style():
-        figure = Figure(figsize=(7.2 + LETTER * max(map(len, names)), 3.8), layout="constrained")
-        axes = figure.add_subplot()
-        # A margin on the open side shows where the curves come from or go to.
-        reach = 0.05 * (thresholds[-1] - thresholds[0]) or 0.05
-        grid = np.append(thresholds, thresholds[-1] + reach)
-        shares = np.vstack([profile.shares, profile.shares[-1:]])
-        if not error:
-            grid = np.append(thresholds[0] - reach, thresholds)
-            shares = np.vstack([profile.shares[:1], profile.shares])
-        for place, name in enumerate(names):
-            axes.step(
-                grid,
-                shares[:, place],
-                where="post" if error else "pre",
-                label=name,
-                color=COLOURS[place % len(COLOURS)],
-                ls=DASHES[place // len(COLOURS) % len(DASHES)],
-                lw=1.8,
-            )
-        axes.set(ylim=(-0.02, 1.02), xlim=(grid[0], grid[-1]), ylabel="share of tables (%)")
-        if error:
-            axes.set_xlabel("error at most this many times the table's smallest (×)")
-            axes.set_title("How often each loss comes near the smallest error", fontsize=10)
-            if grid[-1] > 10:
-                axes.set_xscale("log")
-        else:
-            axes.set_xlabel("accuracy at least this share of the table's best (%)")
-            axes.set_title("How often each loss comes near the best accuracy", fontsize=10)
-            axes.xaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=""))
-        axes.grid(alpha=0.3)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
-        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-        return figure

@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import FrameType
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from expacc.plain import UsageError
-from expacc.runner import cluster, local
+from expacc.runner import local
 from expacc.runner.items import (
     FailedRows,
     Reply,
@@ -70,7 +70,7 @@ ENGINES = ("local", "ray")
 Best = Callable[[Sequence[Row]], str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """What a call of ``run_items`` did.
 
@@ -83,12 +83,19 @@ class Outcome:
         waited: seconds between two items of a worker, all workers together: what scheduling costs.
     """
 
-    done: int
-    failed: int
-    skipped: int
-    seconds: float
-    busy: float
-    waited: float
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    busy: float = 0.0
+    waited: float = 0.0
+
+    def add(self, reply: Reply, rows: Sequence[Row]) -> None:
+        """Count the rows that an item gave."""
+        self.done += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        self.busy += reply.seconds
+        self.waited += reply.waited
 
 
 def cores() -> int:
@@ -150,30 +157,28 @@ def run_items(
     left = [item for item in items if item.key not in finished]
     runs, runs_left = (sum(item.runs for item in part) for part in (items, left))
     store.set_note("planned", {"items": len(items), "runs": runs})
-    tally = _Tally(runs, runs - runs_left)
+    outcome, runs_done, shown = Outcome(skipped=len(items) - len(left)), runs - runs_left, ""
     if best is not None and finished:
-        tally.best = best(store.rows(predictions=False))
-    with CtrlC() as stop, _bar(runs, tally.runs_done, progress) as bar:
+        shown = best(store.rows(predictions=False))
+    with CtrlC() as stop, _bar(runs, runs_done, progress) as bar:
         source = _replies(left, executor, shared, engine, workers, address, stop)
         try:
             for found in source:
                 if found is not None:
-                    rows = _save(store, *found, failed_rows)
-                    tally.add(found[0], found[1], rows, best)
+                    item, reply = found
+                    rows = _save(store, item, reply, failed_rows)
+                    outcome.add(reply, rows)
+                    runs_done += item.runs
+                    shown = (best(rows) if best is not None else "") or shown
                 if bar is not None:
-                    bar.update(tally.runs_done, None, **tally.fields())
+                    fields = {"runs": f"{runs_done} of {runs}", "failed": str(outcome.failed)}
+                    bar.update(runs_done, None, **fields, **({"best": shown} if shown else {}))
         finally:
             source.close()  # type: ignore[attr-defined]
     if stop.asked:
         raise KeyboardInterrupt
-    return Outcome(
-        done=tally.done,
-        failed=tally.failed,
-        skipped=len(items) - len(left),
-        seconds=time.monotonic() - start,
-        busy=tally.busy,
-        waited=tally.waited,
-    )
+    outcome.seconds = time.monotonic() - start
+    return outcome
 
 
 def _check(
@@ -206,6 +211,8 @@ def _replies(
     if not items:
         yield from ()
     elif engine == "ray":
+        from expacc.runner import cluster
+
         yield from cluster.replies(
             items,
             executor,
@@ -250,29 +257,6 @@ def _save(store: Store, item: WorkItem, reply: Reply, failed_rows: FailedRows) -
         raise ValueError(f"failed_rows must give rows with a failure; got others for {item.key!r}.")
     store.save(item.key, rows, failure=failure, details=reply.details, **made)  # type: ignore[arg-type]
     return rows
-
-
-class _Tally:
-    """What the bar shows."""
-
-    def __init__(self, runs: int, runs_done: int) -> None:
-        self.runs, self.runs_done = runs, runs_done
-        self.done = self.failed = 0
-        self.busy = self.waited = 0.0
-        self.best = ""
-
-    def add(self, item: WorkItem, reply: Reply, rows: Sequence[Row], best: Best | None) -> None:
-        self.runs_done += item.runs
-        self.done += len(rows)
-        self.failed += sum(row.failure is not None for row in rows)
-        self.busy += reply.seconds
-        self.waited += reply.waited
-        if best is not None:
-            self.best = best(rows) or self.best
-
-    def fields(self) -> Mapping[str, str]:
-        shown = {"runs": f"{self.runs_done} of {self.runs}", "failed": str(self.failed)}
-        return {**shown, "best": self.best} if self.best else shown
 
 
 def _bar(total: int, done: int, shown: bool) -> AbstractContextManager[Any]:

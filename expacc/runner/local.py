@@ -59,11 +59,11 @@ def replies(
     """
     data, parts = write_shared(shared)
     with data:
-        crew = _Crew(items, executor, data, parts, workers)
+        pool = _Pool(items, executor, data, parts, workers)
         try:
-            yield from crew.work(stopped)
+            yield from pool.work(stopped)
         finally:
-            crew.close()
+            pool.close()
 
 
 class _Worker:
@@ -116,7 +116,7 @@ class _Worker:
         return f"was killed by {name}{memory}"
 
 
-class _Crew:
+class _Pool:
     """All workers, and the items that none of them has."""
 
     def __init__(

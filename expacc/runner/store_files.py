@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from expacc.files import check_plain, not_plain
+from expacc.files import check_plain, not_plain_error
 from expacc.plain import UsageError
 
 __all__ = [
@@ -27,12 +27,12 @@ __all__ = [
     "LOCK",
     "Connection",
     "Lock",
-    "another_study",
     "check_files",
     "delete_files",
     "is_locked",
-    "refused",
-    "unreadable",
+    "other_study_error",
+    "store_error",
+    "unreadable_error",
 ]
 
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -40,14 +40,14 @@ FULL = {errno.ENOSPC, errno.EDQUOT}
 LONGEST_VALUE, LONGEST_REASON = 60, 300  # characters
 
 
-def refused(error: Exception, path: Path) -> Exception:
+def store_error(error: Exception, path: Path) -> Exception:
     """The sentence for an error of the disk or of SQLite; sentences pass unchanged."""
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error, path)
     if isinstance(error, OSError) and error.errno is not None:
         return _of_system(error, path)
     if isinstance(error, UnicodeError):  # names in the tables, which Python reads for SQLite
-        return unreadable(path, "text that is not UTF-8")
+        return unreadable_error(path, "text that is not UTF-8")
     return error
 
 
@@ -69,7 +69,7 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> Exception:
     if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         return _read_only(path)
     if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return unreadable(path, f"{error}")
+        return unreadable_error(path, f"{error}")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return BlockingIOError(
             f"{path} must not be held by another program; got: {error}. Close that program."
@@ -80,8 +80,8 @@ def _of_sqlite(error: sqlite3.Error, path: Path) -> Exception:
             f"safe: look after the disk, then run the same command again."
         )
     if kind == sqlite3.SQLITE_INTERRUPT:  # by the limit of steps
-        return unreadable(path, "tables that take longer to read than their size allows")
-    return unreadable(path, f"{error}")
+        return unreadable_error(path, "tables that take longer to read than their size allows")
+    return unreadable_error(path, f"{error}")
 
 
 def _read_only(path: Path) -> OSError:
@@ -98,7 +98,7 @@ def _full(path: Path) -> OSError:
     )
 
 
-def unreadable(path: Path, got: str) -> UsageError:
+def unreadable_error(path: Path, got: str) -> UsageError:
     """For a file that is damaged or of another kind."""
     words = " ".join(got.split())[:LONGEST_REASON].rstrip(".")
     words = "".join(letter if letter.isprintable() else "?" for letter in words)
@@ -108,7 +108,9 @@ def unreadable(path: Path, got: str) -> UsageError:
     )
 
 
-def another_study(folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> UsageError:
+def other_study_error(
+    folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]
+) -> UsageError:
     """For a folder with the rows of other settings: names the first that differs."""
     before, now = dict(_flat(there)), dict(_flat(here))
     differing = sorted(name for name in before | now if before.get(name) != now.get(name))
@@ -157,7 +159,7 @@ class Lock:
         try:
             found = os.fstat(descriptor)  # it may have changed since
             if not stat.S_ISREG(found.st_mode):
-                raise not_plain(path, found.st_mode)
+                raise not_plain_error(path, found.st_mode)
             deadline = time.monotonic() + LOCK_PATIENCE
             while not _locked(descriptor, fcntl.LOCK_EX):
                 if time.monotonic() >= deadline:
@@ -269,10 +271,10 @@ def check_files(path: Path, *, writing: bool) -> bool:
         # SQLite writes into these even to read.
         found = check_plain(path.with_name(path.name + end), alone=True)
         if found is not None and end == "-journal":
-            raise unreadable(path, f"a journal beside it, {path.name}{end}, that is not ours")
+            raise unreadable_error(path, f"a journal beside it, {path.name}{end}, that is not ours")
     found = check_plain(path, alone=writing)
     if found is not None and found.st_size > LARGEST:
-        raise unreadable(path, f"{found.st_size:,} bytes")
+        raise unreadable_error(path, f"{found.st_size:,} bytes")
     return found is not None
 
 

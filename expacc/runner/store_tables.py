@@ -15,10 +15,10 @@ from expacc.plain import UsageError
 from expacc.runner.rows import ROW, to_json, to_row
 from expacc.runner.store_files import (
     Connection,
-    another_study,
     check_files,
     delete_files,
-    unreadable,
+    other_study_error,
+    unreadable_error,
 )
 from expacc.stored import check_shape, parse_json
 
@@ -157,21 +157,21 @@ def inspect(connection: sqlite3.Connection, path: Path) -> int:
     if not tables and not version and application in (0, APPLICATION):
         return 0
     if application != APPLICATION:
-        raise unreadable(path, "an SQLite file of another program")
+        raise unreadable_error(path, "an SQLite file of another program")
     if version > VERSION:
         raise UsageError(
             f"{path} must have version {VERSION} or older; got {version}, written by a "
             f"newer expacc. Update expacc, or use another --out."
         )
     if version < 1 or tables != tables_of(version):
-        raise unreadable(path, "tables, views or triggers that are not ours")
+        raise unreadable_error(path, "tables, views or triggers that are not ours")
     ((verdict,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != "ok":
-        raise unreadable(path, str(verdict))
+        raise unreadable_error(path, str(verdict))
     if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-        raise unreadable(path, "rows without an item")
+        raise unreadable_error(path, "rows without an item")
     if version > 1 and (what := changed(connection)) is not None:
-        raise unreadable(path, what)
+        raise unreadable_error(path, what)
     return int(version)
 
 
@@ -196,7 +196,7 @@ def _accepted(path: Path, settings: str, notes: Mapping[str, str]) -> Connection
             return None
         found = connection.execute("SELECT settings FROM study").fetchall()
         if found != [(settings,)]:
-            raise another_study(path.parent, _settings(found, path), parse_json(settings))
+            raise other_study_error(path.parent, _settings(found, path), parse_json(settings))
         _writing(connection)
         known = {name for (name,) in connection.execute("SELECT name FROM notes")}
         lacking = {name: text for name, text in notes.items() if name not in known}
@@ -217,7 +217,7 @@ def _bring_up(connection: Connection, path: Path) -> None:
         for columns in connection.execute(f"SELECT {ROW} FROM rows"):
             to_row(columns)
     except ValueError as error:
-        raise unreadable(path, f"{error}") from None
+        raise unreadable_error(path, f"{error}") from None
     connection.execute(DIGESTS)
     write_digests(connection, digests(connection))
     connection.execute(f"PRAGMA user_version = {VERSION}")
@@ -253,7 +253,7 @@ def _settings(found: list[tuple[Any, ...]], path: Path) -> dict[str, Any]:
         settings = parse_json(text)
         check_shape(settings, dict, "settings")
     except (ValueError, TypeError):
-        raise unreadable(path, "settings that are not ours") from None
+        raise unreadable_error(path, "settings that are not ours") from None
     return dict(settings)
 
 

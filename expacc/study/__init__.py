@@ -54,7 +54,7 @@ _MOVED = {
     "figures_training": "compare.figures_runs",
     "figures_predictions": "compare.figures_runs",
     "report": "compare.page",
-    "report_files": "compare.page_files",
+    "report_files": "compare.leaderboard and expacc.compare.suspects",
     "report_tables": "compare.page_tables",
     "terminal": "compare.terminal",
     "parcel": "compare.serialize",
@@ -90,10 +90,17 @@ class _Moved(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             DeprecationWarning,
             stacklevel=2,
         )
-        there = importlib.import_module(new)
-        module.__doc__ = there.__doc__
-        module.__all__ = getattr(there, "__all__", [])  # type: ignore[attr-defined]
-        module.__getattr__ = lambda name: getattr(there, name)  # type: ignore[method-assign]
+        there = [importlib.import_module(name) for name in new.split(" and ")]
+        module.__doc__ = there[0].__doc__
+        module.__all__ = [name for one in there for name in getattr(one, "__all__", ())]  # type: ignore[attr-defined]
+
+        def find(name: str) -> object:
+            for one in there:
+                if hasattr(one, name):
+                    return getattr(one, name)
+            raise AttributeError(f"{new} has no {name!r}")
+
+        module.__getattr__ = find  # type: ignore[method-assign]
 
 
 sys.meta_path.append(_Moved())
