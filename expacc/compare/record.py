@@ -227,17 +227,8 @@ def read_tables(notes: Mapping[str, Any]) -> dict[str, TableFacts]:
             raise ValueError(f"tables must have different names; got {name!r:.60} twice.")
         if labels.size and int(labels.max()) >= len(facts["classes"]):
             raise ValueError(f"labels of {name!r:.60} must be classes of it; got one beyond.")
-        tables[name] = TableFacts(
-            name=name,
-            rows=facts["rows"],
-            features=facts["features"],
-            classes=tuple(facts["classes"]),
-            labels=labels,
-            notes=tuple(facts["notes"]),
-            sha256=facts["sha256"],
-            target=facts["target"],
-            folds=tuple(facts.get("folds", ())),
-        )
+        texts = {part: tuple(facts.get(part, ())) for part in ("classes", "notes", "folds")}
+        tables[name] = TableFacts(**{**facts, **texts, "labels": labels})
     if not tables:
         raise ValueError("a study must have a table; this one has none.")
     return tables

@@ -97,6 +97,13 @@ def paired_5x2_t(
         test_rows: rows in a test fold, needed where the differences show no spread.
         confidence: of the interval.
 
+    Returns:
+        The test; its interval is for one difference.
+
+    Example:
+        >>> paired_5x2_t([[0.0, 0.0]] * 5, test_rows=50).p_value
+        1.0
+
     Reference:
         Dietterich, Neural Computation 10 (1998), eq. 3.5.
     """
@@ -134,6 +141,13 @@ def combined_5x2_f(
         differences: shape (5, 2), repetitions × folds.
         test_rows: rows in a test fold, needed where the differences show no spread.
         confidence: of the interval.
+
+    Returns:
+        The test; p and interval agree about 0.
+
+    Example:
+        >>> combined_5x2_f([[0.0, 0.0]] * 5, test_rows=50).p_value
+        1.0
 
     Reference:
         Alpaydin, Neural Computation 11 (1999), eq. 3.1.
@@ -180,13 +194,17 @@ def corrected_paired_t(
         test_rows: rows that a split tests on.
         confidence: of the interval.
 
+    Returns:
+        The test, with the mean difference and its interval.
+
+    Example:
+        >>> result = corrected_paired_t([0.1, 0.2, 0.3], train_rows=200, test_rows=100)
+        >>> round(result.statistic, 6)  # 0.2 / sqrt(0.01 · (1/3 + 1/2))
+        2.19089
+
     Reference:
         Nadeau and Bengio, Machine Learning 52 (2003), section 5; for repeated folds Bouckaert and
         Frank, PAKDD (2004).
-
-    >>> result = corrected_paired_t([0.1, 0.2, 0.3], train_rows=200, test_rows=100)
-    >>> round(result.statistic, 6)  # 0.2 / sqrt(0.01 · (1/3 + 1/2))
-    2.19089
     """
     test = "corrected paired t"
     flat = read_differences(differences).ravel()
@@ -228,8 +246,16 @@ def variance_factor(repeats: int, folds: int) -> float:
     nearest neighbour on features of its own, which needs 1.5 to 1.8 unless rows are halved.
     Halves are for those who want to be surest: their factor covers a single nearest neighbour, too.
 
-    >>> variance_factor(1, 10), variance_factor(5, 3), variance_factor(5, 2)
-    (1.8, 1.25, 1.45)
+    Args:
+        repeats: how often the rows are dealt.
+        folds: parts that they are dealt to.
+
+    Returns:
+        The factor, at least 1.25.
+
+    Example:
+        >>> variance_factor(1, 10), variance_factor(5, 3), variance_factor(5, 2)
+        (1.8, 1.25, 1.45)
     """
     lasting = max(0.0, 1 - 3.5 / folds)  # the part that no number of repetitions averages away
     factor = 1 + 0.8 * (lasting + (1 - lasting) / repeats)
@@ -252,13 +278,17 @@ def paired_rows(gains: ArrayLike, folds: int, *, confidence: float = 0.95) -> Pa
         folds: parts that a repetition deals the rows to.
         confidence: of the interval.
 
+    Returns:
+        The test, with the mean difference and its interval.
+
+    Example:
+        >>> result = paired_rows([[1, 1, 1, 1, 1, 1, 1, -1, 0, 0]], folds=2)
+        >>> round(result.p_value, 6)  # |sum| of 8 signs >= 6/sqrt(1.8): 6 or 8, of 2^8
+        0.070312
+
     Reference:
         Bayle, Bayle, Janson and Mackey, NeurIPS 33 (2020), for the variance over rows; the factor
         is our own, see docs/statistics.md.
-
-    >>> result = paired_rows([[1, 1, 1, 1, 1, 1, 1, -1, 0, 0]], folds=2)
-    >>> round(result.p_value, 6)  # |sum| of 8 signs >= 6/sqrt(1.8): 6 or 8, of 2^8
-    0.070312
     """
     table = read_numbers("gains", gains, "repeat it, or leave its method out.")
     if table.ndim != 2 or table.size == 0 or np.abs(table).max() > 1 + 1e-9:
@@ -333,13 +363,17 @@ def mcnemar(
         mid_p: the mid-p (default) or the conservative exact p.
         confidence: of the interval.
 
+    Returns:
+        The test, with the mean difference and its interval.
+
+    Example:
+        >>> result = mcnemar([True] * 5 + [False], [False] * 5 + [True])
+        >>> round(result.p_value, 6)  # 2·(1 + 6/2) / 2⁶
+        0.125
+
     Reference:
         Fagerland, Lydersen and Laake, BMC Medical Research Methodology 13:91 (2013); Agresti and
         Min, Statistics in Medicine 24 (2005).
-
-    >>> result = mcnemar([True] * 5 + [False], [False] * 5 + [True])
-    >>> round(result.p_value, 6)  # 2·(1 + 6/2) / 2⁶
-    0.125
     """
     ours = _read_correctness("correct", correct)
     theirs = _read_correctness("reference_correct", reference_correct)

@@ -32,11 +32,15 @@ def adjust(p_values: ArrayLike, method: Adjustment = "holm") -> Floats:
         p_values: one per comparison, any order.
         method: ``"holm"`` or ``"benjamini-hochberg"``.
 
+    Returns:
+        The adjusted p-values, in the order of the input.
+
+    Example:
+        >>> adjust([0.01, 0.04, 0.03]).tolist()
+        [0.03, 0.06, 0.06]
+
     Reference:
         Holm, Scandinavian Journal of Statistics 6 (1979); Benjamini and Hochberg, JRSS B 57 (1995).
-
-    >>> adjust([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
     """
     raw = read_numbers("p_values", p_values, "it has no p-value either.")
     if raw.ndim != 1:
