@@ -133,6 +133,18 @@ def content(rows):
     ]
 
 
+def run(folder, items, executor="studies:execute", **options):
+    """Run or resume a study, and give its outcome and rows."""
+    from expacc.runner.engine import run_items
+    from expacc.runner.store import Store
+
+    options = {"workers": 0, "progress": False, "failed_rows": failed_rows, **options}
+    with Store.open(folder, {}) as store:
+        outcome = run_items(store, items, executor, **options)
+        store.check()
+        return outcome, store.rows()
+
+
 def main(folder, count, workers):
     """Run or resume a study, and write down each item that was reported as saved."""
     from expacc.runner.engine import run_items

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from studies import ROWS, WAIT, children, content, execute, failed_rows, plan
+from studies import ROWS, WAIT, children, content, execute, failed_rows, plan, run
 
 from expacc.runner import engine, items
 from expacc.runner.engine import run_items, workers_for
@@ -24,15 +24,6 @@ HERE = Path(__file__).parent
 def here_before():
     """Processes that other tests of this session keep: resource trackers, browsers."""
     return set(children(os.getpid()))
-
-
-def run(folder, items, executor="studies:execute", **options):
-    """Run or resume a study, and give its outcome and rows."""
-    options = {"workers": 0, "progress": False, "failed_rows": failed_rows, **options}
-    with Store.open(folder, {}) as store:
-        outcome = run_items(store, items, executor, **options)
-        store.check()
-        return outcome, store.rows()
 
 
 def by_item(rows):

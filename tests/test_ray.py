@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import ROWS, children, content, execute, failed_rows, plan
+import studies
+from studies import ROWS, children, content, execute, plan
 
 from expacc.runner import boot, cluster
-from expacc.runner.engine import run_items
 from expacc.runner.store import Store
 
 # Before Ray is imported: no telemetry, no token in the home folder of whoever runs the tests.
@@ -29,11 +29,7 @@ DATA = {
 
 
 def run(folder, items, executor="studies:execute", **options):
-    options = {"engine": "ray", "failed_rows": failed_rows, "progress": False, **options}
-    with Store.open(folder, {}) as store:
-        outcome = run_items(store, items, executor, **options)
-        store.check()
-        return outcome, store.rows()
+    return studies.run(folder, items, executor, **{"engine": "ray", "workers": None, **options})
 
 
 @pytest.fixture(scope="class")
