@@ -569,7 +569,7 @@ def test_all_does_what_the_data_allows(fake, capsys):
     captured = capsys.readouterr()
     (line,) = [line for line in captured.err.splitlines() if "Left out" in line]
     assert line.startswith("Left out fake-data: mnist is missing: ")
-    assert captured.out.splitlines()[-1] == "Book: expacc-reproduce/index.html"
+    assert captured.out.splitlines()[-1] == "Index: expacc-reproduce/index.html"
     shown = (fake / "expacc-reproduce/index.html").read_text()
     assert "mnist is missing" in shown
     assert "fake-alone/page.html" in shown
