@@ -17,7 +17,13 @@ from sklearn.datasets import (
 )
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, HalvingRandomSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingRandomSearchCV,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -107,6 +113,18 @@ def test_an_old_parameter_works_with_a_warning(old, new):
         model.fit(*IRIS)
     today = AccuracyClassifier(epochs=2, **new).fit(*IRIS)
     assert np.array_equal(model.predict_proba(IRIS[0]), today.predict_proba(IRIS[0]))
+
+
+def test_cv_takes_what_scikit_learn_takes():
+    x, y = noisy(90)
+    splitter = StratifiedKFold(3)
+    models = [AccuracyClassifier(epochs=3, cv=cv) for cv in (splitter, [*splitter.split(x, y)])]
+    one, other = (model.fit(x, y).predict_proba(x) for model in models)
+    assert np.array_equal(one, other)
+    with pytest.raises(ValueError, match="cv must hold out every row once"):
+        AccuracyClassifier(cv=ShuffleSplit(2, random_state=0)).fit(x, y)
+    with pytest.raises(TypeError, match="cv must be an int; got None"):
+        AccuracyClassifier(cv=None).fit(x, y)
 
 
 def test_numbers_are_loss_params_now():

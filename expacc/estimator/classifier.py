@@ -3,6 +3,7 @@
 import copy
 import os
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
@@ -18,7 +20,7 @@ from torch import nn
 from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
 from expacc.estimator.fitting import START, FitConfig, fit_model
-from expacc.estimator.inputs import Array, prepare, read_features, read_training
+from expacc.estimator.inputs import Array, prepare, read_features, read_splits, read_training
 from expacc.estimator.saving import (
     cv_results,
     names_of_cv_results,
@@ -58,7 +60,8 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         guard: keep the start unless held-out rows show a gain beyond a standard error.
         calibrate: calibrate ``predict_proba`` on held-out rows. The prediction is always
             the class of the largest probability.
-        cv: how many folds, for choosing and for calibrating.
+        cv: how many folds, for choosing and for calibrating; or a splitter of scikit-learn, or
+            pairs of row numbers, that hold out every row once.
         class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
@@ -95,7 +98,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = 0.0,
         guard: bool = True,
         calibrate: bool = True,
-        cv: int = 4,
+        cv: Any = 4,
         class_weight: Any = None,
         random_state: Any = None,
         device: str = "cpu",
@@ -141,7 +144,11 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         config = replace(config, settings=self._settings(classes), classes=classes, seed=seed)
-        fitted = fit_model(prepare(features, codes, weight, seed), config)
+        fold = None
+        if not isinstance(config.folds, int):
+            splits = check_cv(config.folds, codes, classifier=True).split(features, codes)
+            fold = read_splits(splits, len(codes))
+        fitted = fit_model(prepare(features, codes, weight, seed, fold), config)
         self.layers_ = [
             (layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in fitted.model.layers
         ]
@@ -182,7 +189,8 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_number("learning_rate", self.learning_rate, low=0, open_low=True)
         check_number("weight_decay", self.weight_decay, low=0)
         check_number("dropout", self.dropout, low=0, high=1, open_high=True)
-        check_count("cv", cv)
+        if not hasattr(cv, "split") and not isinstance(cv, Iterable):
+            check_count("cv", cv)
         for name in ("guard", "calibrate", "progress"):
             check_choice(name, getattr(self, name), (True, False))
         same = ("dropout", "epochs", "batch_size", "guard", "calibrate", "device", "progress")
@@ -333,7 +341,7 @@ class AccuracyClassifierCV(AccuracyClassifier):
         dropout: float = 0.0,
         guard: bool = True,
         calibrate: bool = True,
-        cv: int = 5,
+        cv: Any = 5,
         class_weight: Any = None,
         random_state: Any = None,
         device: str = "cpu",

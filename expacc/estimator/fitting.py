@@ -36,7 +36,7 @@ class FitConfig:
     dropout: float = 0.0
     epochs: int | str = "auto"
     batch_size: int | str = "auto"
-    folds: int = 4
+    folds: Any = 4  # a number, unless the rows have folds of their own
     guard: bool = True
     calibrate: bool = True
     seed: int = 0

@@ -7,6 +7,7 @@ by construction, not to within rounding. Folds belong to the rows, too.
 
 import hashlib
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,7 @@ class Prepared:
     codes: NDArray[np.int64]
     weight: Array
     draw: NDArray[np.uint64]  # a random order that belongs to the rows
+    fold: NDArray[np.int64] | None = None  # where the user says which rows are held out together
 
 
 def read_features(estimator: Any, features: Any) -> Array:
@@ -103,12 +105,36 @@ def read_training(
     return checked, classes, codes, weight
 
 
-def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int) -> Prepared:
-    """Merge identical rows, drop those of weight 0, and sort by hash."""
+def read_splits(splits: Iterable[tuple[Any, Any]], rows: int) -> NDArray[np.int64]:
+    """The fold in which each row is held out, of splits as scikit-learn makes them."""
+    fold = np.full(rows, -1)
+    for place, (train, test) in enumerate(splits):
+        if len(train) + len(test) != rows or (fold[test] >= 0).any():
+            break
+        fold[test] = place
+    if (fold < 0).any():
+        raise UsageError(
+            "cv must hold out every row once and train on all others; got splits that do not. "
+            "Use a number of folds, or KFold and its kin."
+        )
+    return fold
+
+
+def prepare(
+    features: Array,
+    codes: NDArray[np.int64],
+    weight: Array,
+    seed: int,
+    fold: NDArray[np.int64] | None = None,
+) -> Prepared:
+    """Merge identical rows (of one fold, if given), drop those of weight 0, and sort by hash."""
     kept = weight > 0
+    fold = None if fold is None else fold[kept]
     features, codes, weight = features[kept] + 0.0, codes[kept], weight[kept]  # -0.0 becomes 0.0
     salt = seed.to_bytes(8, "big", signed=True)
-    table = np.concatenate([features, codes[:, None].astype(np.float64)], axis=1)
+    known = [codes] if fold is None else [codes, fold]
+    columns = [column[:, None].astype(np.float64) for column in known]
+    table = np.concatenate([features, *columns], axis=1)
     digests = np.array(
         [
             int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8, key=salt).digest(), "big")
@@ -120,7 +146,9 @@ def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int)
     # Summed in sorted order of the parts, so that the sum does not depend on the rows' order.
     order = np.lexsort((weight, group))
     total = np.add.reduceat(weight[order], np.searchsorted(group[order], np.arange(len(draw))))
-    return Prepared(features[first], codes[first], total, draw)
+    return Prepared(
+        features[first], codes[first], total, draw, None if fold is None else fold[first]
+    )
 
 
 def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64], ...]]:
@@ -129,6 +157,11 @@ def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64
     Fewer folds where there are few rows, none at all for fewer than four.
     """
     rows = len(prepared.codes)
+    if prepared.fold is not None:
+        fold = np.unique(prepared.fold, return_inverse=True)[1]
+        count = int(fold.max()) + 1
+        held = [fold == place for place in range(count)]
+        return [(np.flatnonzero(~out), np.flatnonzero(out)) for out in held] if count > 1 else []
     count = min(count, rows // 2)
     if count < 2:
         return []
