@@ -22,7 +22,7 @@ from torch import Tensor
 
 from expacc.compare.serialize import unpack_split
 from expacc.compare.study import Settings, plan_study
-from expacc.compare.training_budget import pace
+from expacc.compare.training_budget import batch_and_epochs
 from expacc.data import Preprocessor, read_table
 from expacc.schedules import geometric
 from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
@@ -75,7 +75,7 @@ def trained(kind: Kind, rows: TensorTable, starts: int, epochs: int) -> Tensor:
         )
         for start in range(starts)
     ]
-    batch, _ = pace(len(everyone), kind.loss)
+    batch, _ = batch_and_epochs(len(everyone), kind.loss)
     plan = TrainConfig(Model(), "adam", batch=batch, epochs=epochs, keep="last", seed=0)
     layers = [result.model.layers[0] for result in train_runs(rows, runs, plan)]
     found = torch.stack([torch.cat([each.weight, each.bias[:, None]], 1) for each in layers])

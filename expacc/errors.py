@@ -9,12 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
-class UsageError(ValueError):
-    """What only the user can mend: the command line prints its one line and exits with 2.
-
-    Every other exception is a bug of ours there, and shown with its traceback.
-    """
+from expacc.plain import UsageError as UsageError
 
 
 def check_number(

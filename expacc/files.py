@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["check_plain", "not_plain", "read_whole", "replace_file", "write_whole"]
+from expacc.plain import UsageError
+
+__all__ = ["check_plain", "not_plain_error", "read_whole", "replace_file", "write_whole"]
 
 STALE = 3600.0  # seconds since the last byte: whoever wrote this part is dead
 _WORDS = {
@@ -26,9 +28,9 @@ _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _ASIDE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | _CLOSED
 
 
-def not_plain(path: Path, mode: int) -> ValueError:
+def not_plain_error(path: Path, mode: int) -> UsageError:
     """For what lies where a plain file should."""
-    return ValueError(
+    return UsageError(
         f"{path} must be a plain file; got {_WORDS.get(stat.S_IFMT(mode), 'a device')}. "
         f"Move it away, or use another folder."
     )
@@ -49,9 +51,9 @@ def check_plain(path: Path, *, alone: bool = False) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(found.st_mode):
-        raise not_plain(path, found.st_mode)
+        raise not_plain_error(path, found.st_mode)
     if alone and found.st_nlink > 1:
-        raise ValueError(
+        raise UsageError(
             f"{path} must have one name, because it is written in place; got a file with "
             f"{found.st_nlink} (hard links). Copy the folder, or use another."
         )
@@ -69,9 +71,9 @@ def read_whole(path: Path, largest: int) -> bytes:
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise not_plain(path, found.st_mode)
+            raise not_plain_error(path, found.st_mode)
         if found.st_size > largest:
-            raise ValueError(f"{path} must be at most {largest:,} bytes; it has {found.st_size:,}.")
+            raise UsageError(f"{path} must be at most {largest:,} bytes; it has {found.st_size:,}.")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
     finally:

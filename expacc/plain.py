@@ -1,13 +1,28 @@
-"""Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere."""
+"""Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere.
 
+And the error that is no more than such a line: here, and not with the sentences about tensors,
+because the command line and its workers must do without the seconds in which torch is imported.
+"""
+
+import csv
+import io
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-__all__ = ["one_line", "plain", "safe_cell"]
+__all__ = ["UsageError", "csv_text", "one_line", "plain", "safe_cell"]
 
 _JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
 _FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
+
+
+class UsageError(ValueError):
+    """What only the user can mend: the command line prints its one line and exits with 2.
+
+    Every other exception is a bug of ours there, and shown with its traceback.
+    """
 
 
 def plain(text: str, most: int = 0) -> str:
@@ -49,3 +64,22 @@ def safe_cell(text: str) -> str:
     begins = text.lstrip()[:1]
     risky = text[:1] in ("\t", "\r", "\n") or (begins != "" and begins in _FORMULA)
     return "'" + text if risky and not _NUMBER.fullmatch(text) else text
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as CSV: six digits of a number, nothing for None, text that no spreadsheet runs.
+
+    >>> csv_text(["a", "b"], [["=A1", None], [0.1234567, 3]])
+    "a,b\\n'=A1,\\n0.123457,3\\n"
+    """
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, float):
+            return f"{value:.6g}"
+        return safe_cell(value) if isinstance(value, str) else value
+
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return buffer.getvalue()

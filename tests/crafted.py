@@ -6,12 +6,11 @@ import random
 import shutil
 import sqlite3
 
-from expacc.compare.leaderboard import leaderboard
-from expacc.compare.page_files import leaderboard_csv, leaderboard_json, suspects_csv
+from expacc.compare.leaderboard import leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.study import Settings, load_record, plan_study, run_study
-from expacc.compare.suspects import suspects
+from expacc.compare.suspects import suspects, suspects_csv
 from expacc.data import read_table
-from expacc.runner.digests import digests, write_digests
+from expacc.runner.store_tables import digests, write_digests
 
 SMALL = Settings(losses=("hinge",), trials=1, folds="2", seeds=1)
 NASTY = (

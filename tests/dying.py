@@ -18,6 +18,7 @@ from expacc.compare.study import Settings, plan_study, run_study
 from expacc.data import Column, Labels, Table
 from expacc.data.preprocess import Preprocessor
 from expacc.estimator import AccuracyClassifier
+from expacc.estimator.saving import cv_results
 from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.runner import How, run_recipe
 from expacc.runner import store_files
@@ -75,7 +76,7 @@ def model(folder, scale=2.0):
     known.classes_, known.n_features_in_ = np.array(["a", "b"]), 1
     known.layers_ = [(np.array([[scale], [-scale]]), np.zeros(2))]
     known.temperature_ = known.bend_ = 1.0
-    known.chosen_, known.held_out_ = {"loss": "hinge"}, {}
+    known.best_params_, known.cv_results_ = {"loss": "hinge"}, cv_results([])
     Deployed(known, Preprocessor.fit(table()), {}, {"scale": scale}).save(folder)
 
 

@@ -1,8 +1,6 @@
 """Executors and a study for tests of the engines, to be run, killed and resumed.
 
-In a module of its own, because workers import it. A process that is killed within a second must
-start in a moment, so outside pytest the modules of expacc are taken without the package, whose
-import brings torch.
+In a module of its own, because workers import it.
 """
 
 import contextlib
@@ -12,13 +10,7 @@ import os
 import signal
 import sys
 import time
-import types
 from pathlib import Path
-
-if "pytest" not in sys.modules and "expacc" not in sys.modules and "ray" not in sys.modules:
-    for name in ("expacc", "expacc.study"):
-        sys.modules[name] = types.ModuleType(name)
-        sys.modules[name].__path__ = [str(Path(__file__).parents[1].joinpath(*name.split(".")))]
 
 import numpy as np
 
@@ -139,6 +131,18 @@ def content(rows):
         }
         for row in rows
     ]
+
+
+def run(folder, items, executor="studies:execute", **options):
+    """Run or resume a study, and give its outcome and rows."""
+    from expacc.runner.engine import run_items
+    from expacc.runner.store import Store
+
+    options = {"workers": 0, "progress": False, "failed_rows": failed_rows, **options}
+    with Store.open(folder, {}) as store:
+        outcome = run_items(store, items, executor, **options)
+        store.check()
+        return outcome, store.rows()
 
 
 def main(folder, count, workers):

@@ -17,7 +17,7 @@ from expacc.compare.study import load_record
 from expacc.runner.store import Store
 
 TINY = ["--trials", "2", "--folds", "2", "--losses", "exact", "--workers", "0"]
-COMMANDS = ["compare", "show", "report", "fit", "predict", "read", "reproduce"]
+COMMANDS = ["compare", "show", "report", "fit", "predict", "inspect", "reproduce"]
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_json_is_all_there_is_on_standard_output(there, capsys):
 
 
 def test_dry_run_runs_nothing(there, capsys):
-    assert main(["compare", "wine", "--dry-run", "--json", "--label-noise", "0,0.1"]) == 0
+    assert main(["compare", "wine", "--dry-run", "--json", "--inject-label-noise", "0,0.1"]) == 0
     planned = json.loads(capsys.readouterr().out)
     assert planned["runs"] == 2 * 15 * (6 * 22 + 1)
     assert planned["seconds"] > 5
@@ -121,8 +121,8 @@ def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
         (["compare", "iris", "--target", "zz"], "target 'zz' is not a column"),
         (["compare", "iris", "--losses", "zz"], "losses must be 'cross_entropy'"),
         (["compare", "iris", "--folds", "zz"], "folds must be 5x2, a number, RxK or holdout"),
-        (["compare", "iris", "--label-noise", "a"], "--label-noise must be shares"),
-        (["compare", "iris", "--label-noise", "1.5"], "label_noise must lie in [0, 1)"),
+        (["compare", "iris", "--inject-label-noise", "a"], "--inject-label-noise must be shares"),
+        (["compare", "iris", "--inject-label-noise", "1.5"], "label_noise must lie in [0, 1)"),
         (["compare", "iris", "--trials", "many"], "--trials"),
         (["compare", "iris", "--trials", "0"], "trials must be >= 1"),
         (["compare", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
@@ -141,11 +141,71 @@ def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
         (["predict", "nowhere", "iris", "-o", "x.parquet"], "--out must end with .csv or .tsv"),
         (["predict", "nowhere", "iris", "-o", "no/x.csv"], "--out must be in a folder"),
         (["fit", "iris", "--device", "moon"], "device must be one that torch can use here"),
+        (["compare", "iris", "--seed", "-1"], "seed must be >= 0"),
+        (["compare", "iris", "--repeats", "0"], "seeds must be >= 1"),
+        (["compare", "iris", "--folds", "1"], "folds must be at least 2"),
+        (["compare", "iris", "--folds", "1000"], "iris: folds must be at most"),
+        (["compare", "iris", "iris"], "tables must have different names"),
+        (["compare", "iris", "--decimal", ";"], "decimal must be"),
+        (["compare", "iris", "--max-cells", "0"], "max_cells must be"),
+        (["inspect", "text.csv", "--encoding", "zz"], "encoding must be one that Python knows"),
+        (["inspect", "none.csv"], "none.csv: there is no such file"),
+        (["fit", "iris", "--seed", "-1"], "seed must be >= 0"),
+        (["fit", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
+        (["fit", "iris", "--loss", "exact", "--trials", "0"], "trials must be >= 1"),
     ],
 )
 def test_an_error_of_the_user_is_one_line(arguments, sentence, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.csv").write_text("x,class\n1,a\n2,b\n")
     assert sentence in refusal(capsys, *arguments)
+
+
+@pytest.mark.parametrize("error", [ValueError, TypeError, KeyError, ModuleNotFoundError])
+def test_a_bug_shows_its_traceback_and_asks_for_a_report(error, there, capsys, monkeypatch):
+    def broken(record):
+        raise (
+            error("planted", name="expacc.nothing")
+            if error is ModuleNotFoundError
+            else error("planted")
+        )
+
+    monkeypatch.setattr("expacc.compare.leaderboard.table_board", lambda *_: broken(None))
+    assert main(["show", "expacc-iris"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("Traceback")
+    assert any("planted" in line for line in lines)
+    assert lines[-1] == "expacc: This is a bug of expacc. Please report it, with the lines above."
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (["compare", "wine", "--dry-run", "--seeds", "3"], "--repeats"),
+        (["compare", "wine", "--dry-run", "--seeds=3"], "--repeats"),
+        (["compare", "wine", "--dry-run", "--label-noise", "0,0.1"], "--inject-label-noise"),
+        (["compare", "wine", "--dry-run", "--fresh"], "--overwrite"),
+        (["read", "wine"], "inspect"),
+    ],
+)
+def test_an_old_name_works_with_a_remark(old, new, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*old, "--json"]) == 0
+    found = capsys.readouterr()
+    assert f"is {new} now; the old name goes with the next release." in found.err.splitlines()[0]
+    today = [new if word == "read" else word for word in old]
+    today = [
+        f"{new}{w[w.find('=') :] if '=' in w else ''}"
+        if w.startswith(("--seeds", "--fresh", "--label"))
+        else w
+        for w in today
+    ]
+    assert main([*today, "--json"]) == 0
+    assert capsys.readouterr().out == found.out
+    assert main([old[0], "--help"]) == 0
+    assert not re.search(
+        r"--(seeds|fresh|label-noise)\b", capsys.readouterr().out.replace("--inject", "")
+    )
 
 
 def test_a_folder_that_cannot_hold_the_study(capsys, tmp_path, monkeypatch):
@@ -154,7 +214,7 @@ def test_a_folder_that_cannot_hold_the_study(capsys, tmp_path, monkeypatch):
     assert "must be a folder; got a file" in refusal(capsys, "compare", "iris", "--out", "file")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad/study.sqlite").write_text("not a database, but long enough to look at" * 9)
-    assert "--fresh" in refusal(capsys, "compare", "iris", "--out", "bad")
+    assert "--overwrite" in refusal(capsys, "compare", "iris", "--out", "bad")
     assert "must be a study that expacc wrote" in refusal(capsys, "show", "bad")
 
 
@@ -194,7 +254,7 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     (tmp_path / "t.data").write_text(rows)
     options = ["--no-header", "--target", "3", "--delimiter", ";", "--decimal", ","]
     options += ["--drop", "4"]
-    assert main(["read", "t.data", *options, "--json"]) == 0
+    assert main(["inspect", "t.data", *options, "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert [c["kind"] for c in found["columns"]] == ["number", "number"]
     assert found["left_out"] == {"column 4": "as asked"}
@@ -231,7 +291,7 @@ def test_a_table_of_many_is_fitted_with_its_own_number_of_trials(tmp_path, monke
 
 def test_two_tables_and_two_shares_of_noise(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    line = ["compare", "iris", "wine", *TINY, "--label-noise", "0,0.2", "--quiet"]
+    line = ["compare", "iris", "wine", *TINY, "--inject-label-noise", "0,0.2", "--quiet"]
     assert main(line) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("Over 2 tables")
@@ -264,7 +324,7 @@ def test_help_needs_nothing_heavy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0
-    assert "--label-noise" in done.stdout
+    assert "--inject-label-noise" in done.stdout
 
 
 def test_no_command_gets_the_help(capsys):

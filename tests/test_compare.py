@@ -4,19 +4,23 @@ import numpy as np
 import pytest
 
 from expacc.compare import work
-from expacc.compare.runtime_model import fold_seconds, usual_trials
 from expacc.compare.search_space import trials_of
-from expacc.compare.selection import best_trial
 from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.compare.study import (
     Settings,
-    best_so_far,
+    _Best,
     identity,
     load_record,
     plan_study,
     run_study,
 )
-from expacc.compare.training_budget import epochs_a_point, pace
+from expacc.compare.training_budget import (
+    batch_and_epochs,
+    epochs_a_point,
+    fold_seconds,
+    usual_trials,
+)
+from expacc.compare.work import best_trial
 from expacc.data import read_table
 from expacc.report.loss_names import DEFAULT_LOSSES
 from expacc.runner.rows import Row
@@ -112,7 +116,7 @@ def test_trials_and_seconds_go_with_the_size_of_a_table(model):
 @pytest.mark.parametrize("loss", ["cross_entropy", "exact"])
 def test_the_pace_is_a_thousand_steps_in_equal_batches(loss):
     for rows in (1, 50, 700, 1600, 5000, 20_000, 90_000, 10**6):
-        batch, epochs = pace(rows, loss)
+        batch, epochs = batch_and_epochs(rows, loss)
         steps = -(-rows // batch)
         assert rows - (steps - 1) * batch > batch / 2  # the last one, too
         assert 10 <= epochs <= 250
@@ -218,7 +222,7 @@ def test_the_usual_margin_of_exact_falls_with_the_rows():
 @pytest.mark.parametrize("loss", ["cross_entropy", "exact"])
 @pytest.mark.parametrize("rows", [1, 10, 65, 100, 1037, 1555, 20_000, 10**6])
 def test_batches_are_of_one_size(rows, loss):
-    batch, epochs = pace(rows, loss)
+    batch, epochs = batch_and_epochs(rows, loss)
     steps = -(-rows // batch)
     assert steps * batch - rows < steps  # the last lacks less than a row for each of the others
     assert batch <= 1024
@@ -251,7 +255,7 @@ def test_run_and_read_back(study, tmp_path):
     assert without_time(again.rows) == without_time(record.rows)
     assert load_record(tmp_path).tables["iris"].classes == ("setosa", "versicolor", "virginica")
     assert record.settings["folds"] == "2"
-    assert best_so_far(record.rows).endswith("%")
+    assert _Best()(record.rows).endswith("%")
 
 
 def test_failed_items_leave_rows_with_a_reason(study):

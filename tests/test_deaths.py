@@ -11,8 +11,7 @@ import fake_recipes
 import pytest
 
 from expacc.compare.deploy import Deployed
-from expacc.compare.leaderboard import leaderboard
-from expacc.compare.page_files import leaderboard_csv
+from expacc.compare.leaderboard import leaderboard, leaderboard_csv
 from expacc.compare.study import load_record
 from expacc.recipes.runner import load_result
 from expacc.runner.store import Store

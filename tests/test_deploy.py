@@ -166,7 +166,7 @@ def test_without_a_loss_cross_validation_chooses(saved):
     _, table, _ = saved
     deployed = train_by_choice(table)
     assert set(deployed.classes) == {"apple", "pear"}
-    assert len(deployed.classifier.held_out_) > 5
+    assert len(deployed.classifier.cv_results_["params"]) > 5
     labels, _ = deployed.predict(table)
     assert np.mean([a == b for a, b in zip(labels, table.target.texts(), strict=True)]) > 0.9
 

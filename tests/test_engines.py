@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from studies import ROWS, WAIT, children, content, execute, failed_rows, plan
+from studies import ROWS, WAIT, children, content, execute, failed_rows, plan, run
 
-from expacc.runner import engine, interrupt, shared
+from expacc.runner import engine, items
 from expacc.runner.engine import run_items, workers_for
 from expacc.runner.items import WorkItem, load_executor, run_item
 from expacc.runner.store import Store
@@ -24,15 +24,6 @@ HERE = Path(__file__).parent
 def here_before():
     """Processes that other tests of this session keep: resource trackers, browsers."""
     return set(children(os.getpid()))
-
-
-def run(folder, items, executor="studies:execute", **options):
-    """Run or resume a study, and give its outcome and rows."""
-    options = {"workers": 0, "progress": False, "failed_rows": failed_rows, **options}
-    with Store.open(folder, {}) as store:
-        outcome = run_items(store, items, executor, **options)
-        store.check()
-        return outcome, store.rows()
 
 
 def by_item(rows):
@@ -178,9 +169,9 @@ def test_shared_data_arrives_as_it_was_sent():
         "words": np.array(["a", "käse"]),
         "flags": np.array([True, False]),
     }
-    file, parts = shared.write_shared(sent)
+    file, parts = items.write_shared(sent)
     with file:
-        found = shared.map_shared(file.fileno(), parts)
+        found = items.map_shared(file.fileno(), parts)
     for name, value in sent.items():
         if isinstance(value, bytes):
             assert found[name] == value
@@ -301,7 +292,7 @@ def test_ctrl_c_does_not_wait_for_long_items_of_workers(tmp_path, monkeypatch, h
 
 
 def test_a_second_ctrl_c_does_not_wait():
-    with interrupt.CtrlC() as stop:
+    with engine.CtrlC() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.asked
         with pytest.raises(KeyboardInterrupt):
@@ -312,7 +303,7 @@ def test_ctrl_c_is_left_alone_outside_the_main_thread():
     handler, seen = signal.getsignal(signal.SIGINT), []
 
     def look():
-        with interrupt.CtrlC():
+        with engine.CtrlC():
             seen.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=look)

@@ -17,7 +17,13 @@ from sklearn.datasets import (
 )
 from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, HalvingRandomSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingRandomSearchCV,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -83,12 +89,76 @@ def test_same_seed_same_bits(fitted):
 def test_weight_k_is_k_copies(loss, hidden):
     x, y = noisy(80)
     copies = np.random.default_rng(0).integers(0, 4, len(y))
-    options = {"loss": loss, "hidden": hidden, "epochs": 20 if hidden else "auto", "guard": False}
+    options = {
+        "loss": loss,
+        "hidden_layer_sizes": hidden,
+        "epochs": 20 if hidden else "auto",
+        "guard": False,
+    }
     weighted = AccuracyClassifier(**options).fit(x, y, sample_weight=copies)
     copied = AccuracyClassifier(**options).fit(x.repeat(copies, axis=0), y.repeat(copies))
     np.testing.assert_allclose(
         weighted.predict_proba(x), copied.predict_proba(x), rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [({"hidden": (3,)}, {"hidden_layer_sizes": (3,)}), ({"folds": 2}, {"cv": 2})],
+    ids=str,
+)
+def test_an_old_parameter_works_with_a_warning(old, new):
+    model = clone(AccuracyClassifier(epochs=2, **old))
+    with pytest.warns(DeprecationWarning, match=f"{next(iter(old))} is {next(iter(new))} now"):
+        model.fit(*IRIS)
+    today = AccuracyClassifier(epochs=2, **new).fit(*IRIS)
+    assert np.array_equal(model.predict_proba(IRIS[0]), today.predict_proba(IRIS[0]))
+
+
+def test_cv_takes_what_scikit_learn_takes():
+    x, y = noisy(90)
+    splitter = StratifiedKFold(3)
+    models = [AccuracyClassifier(epochs=3, cv=cv) for cv in (splitter, [*splitter.split(x, y)])]
+    one, other = (model.fit(x, y).predict_proba(x) for model in models)
+    assert np.array_equal(one, other)
+    with pytest.raises(ValueError, match="cv must hold out every row once"):
+        AccuracyClassifier(cv=ShuffleSplit(2, random_state=0)).fit(x, y)
+    with pytest.raises(TypeError, match="cv must be an int; got None"):
+        AccuracyClassifier(cv=None).fit(x, y)
+
+
+def test_numbers_are_loss_params_now():
+    with pytest.warns(DeprecationWarning, match="numbers is loss_params now"):
+        model = AccuracyClassifier("leaky_expected_error", epochs=2, numbers={"leak": 0.2}).fit(
+            *IRIS
+        )
+    assert {params.get("leak") for params in model.cv_results_["params"]} == {None, 0.2}
+
+
+def test_results_have_the_form_of_scikit_learns_searches(fitted, tmp_path):
+    found = fitted.cv_results_
+    best = int(np.argmin(found["rank_test_score"]))
+    assert found["mean_test_score"][best] == found["mean_test_score"].max()
+    assert found["params"][0] == {"loss": "cross_entropy"}
+    assert fitted.best_params_ in found["params"]
+    with pytest.warns(DeprecationWarning, match="held_out_ is cv_results_ now"):
+        assert fitted.held_out_["start"] == found["mean_test_score"][0]
+    with pytest.warns(DeprecationWarning, match="chosen_ is best_params_ now"):
+        assert fitted.chosen_ == fitted.best_params_
+    again = AccuracyClassifier.load(fitted.save(tmp_path))
+    assert again.cv_results_["params"] == found["params"]
+    assert again.cv_results_["mean_test_score"].tolist() == found["mean_test_score"].tolist()
+
+
+def test_a_folder_of_before_still_loads(fitted, tmp_path):
+    fitted.save(tmp_path)
+    facts = json.loads((tmp_path / "model.json").read_text())
+    del facts["seal"]
+    facts["parameters"] = {"loss": "exact", "hidden": [], "folds": 3, "numbers": None}
+    (tmp_path / "model.json").write_text(json.dumps(facts))
+    again = AccuracyClassifier.load(tmp_path)
+    assert (again.cv, again.hidden_layer_sizes, again.folds) == (3, (), "deprecated")
+    assert np.array_equal(again.predict(IRIS[0]), fitted.predict(IRIS[0]))
 
 
 LABELS = {
@@ -156,15 +226,15 @@ def test_cross_entropy_is_logistic_regression():
     ours = AccuracyClassifier("cross_entropy", calibrate=False).fit(x, y)
     theirs = LogisticRegression(max_iter=200).fit(x, y)
     np.testing.assert_allclose(ours.predict_proba(x), theirs.predict_proba(x), atol=1e-3)
-    assert ours.chosen_ == {"loss": "cross_entropy"}
+    assert ours.best_params_ == {"loss": "cross_entropy"}
 
 
 def test_the_start_stays_unless_it_is_beaten():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
     model = AccuracyClassifier().fit(x, rng.integers(0, 2, 400))  # nothing to learn
-    assert model.chosen_ == {"loss": "cross_entropy"}
-    assert len(model.held_out_) == 7
+    assert model.best_params_ == {"loss": "cross_entropy"}
+    assert len(model.cv_results_["params"]) == 7
 
 
 def test_outliers_that_fool_cross_entropy_do_not_fool_exact():
@@ -173,15 +243,15 @@ def test_outliers_that_fool_cross_entropy_do_not_fool_exact():
     y = (x[:, 0] > 0.3).astype(int)
     x[:30], y[:30] = 3.0, 0  # far on the wrong side
     model = AccuracyClassifier().fit(x, y)
-    assert model.chosen_["loss"] == "exact"
+    assert model.best_params_["loss"] == "exact"
     assert model.score(x[30:], y[30:]) > 0.99
     assert LogisticRegression().fit(x, y).score(x[30:], y[30:]) < 0.9
 
 
 def test_cv_tries_every_loss():
     model = AccuracyClassifierCV(losses=("exact", "hinge", expacc.FocalLoss())).fit(*noisy(150))
-    assert len(model.held_out_) == 1 + 6 + 2 + 2
-    assert model.get_params()["folds"] == 5
+    assert len(model.cv_results_["params"]) == 1 + 6 + 2 + 2
+    assert model.get_params()["cv"] == 5
 
 
 @pytest.mark.parametrize(
@@ -189,7 +259,7 @@ def test_cv_tries_every_loss():
 )
 def test_loss_objects(loss):
     model = AccuracyClassifier(loss, epochs=10, guard=False).fit(*IRIS)
-    assert model.chosen_["loss"] == type(loss).__name__
+    assert model.best_params_["loss"] == type(loss).__name__
     assert model.score(*IRIS) > 0.9
 
 
@@ -197,7 +267,7 @@ def test_network_beats_a_line_where_a_line_cannot_do():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 2))
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
-    assert AccuracyClassifier(hidden=(16,), folds=2).fit(x, y).score(x, y) > 0.95
+    assert AccuracyClassifier(hidden_layer_sizes=(16,), cv=2).fit(x, y).score(x, y) > 0.95
     assert AccuracyClassifier().fit(x, y).score(x, y) < 0.7
 
 
@@ -244,7 +314,7 @@ def test_calibration_of_odd_logits_is_finite(logits):
 def test_probabilities_are_calibrated_and_keep_the_argmax():
     x, y = load_digits(return_X_y=True)
     train, test = np.arange(0, 1200), np.arange(1200, 1797)
-    model = AccuracyClassifier(guard=False, epochs=8, folds=2).fit(x[train], y[train])
+    model = AccuracyClassifier(guard=False, epochs=8, cv=2).fit(x[train], y[train])
     raw = clone(model).set_params(calibrate=False).fit(x[train], y[train])
     assert (model.predict(x) == raw.predict(x)).all()
     assert (model.classes_[model.predict_proba(x).argmax(1)] == model.predict(x)).all()
@@ -258,12 +328,12 @@ def test_probabilities_are_calibrated_and_keep_the_argmax():
 
 @pytest.mark.parametrize("hidden", [(), (5, 4)])
 def test_save_and_load(tmp_path, hidden):
-    model = AccuracyClassifier(hidden=hidden, epochs=5).fit(*IRIS)
+    model = AccuracyClassifier(hidden_layer_sizes=hidden, epochs=5).fit(*IRIS)
     folder = model.save(tmp_path / "new" / "folder")
     again = AccuracyClassifier.load(folder)
     assert np.array_equal(again.predict_proba(IRIS[0]), model.predict_proba(IRIS[0]))
     assert again.get_params() == model.get_params()
-    assert (again.chosen_, again.held_out_) == (model.chosen_, model.held_out_)
+    assert again.best_params_ == model.best_params_
     assert again.n_features_in_ == 4
     assert sorted(path.name for path in folder.iterdir()) == ["model.json", "model.safetensors"]
 
@@ -349,8 +419,8 @@ BAD = [
     (lambda: AccuracyClassifier("exat").fit(X, Y), "'exat'"),
     (lambda: AccuracyClassifier(epochs=0).fit(X, Y), "epochs"),
     (lambda: AccuracyClassifier(learning_rate=-1.0).fit(X, Y), "learning_rate"),
-    (lambda: AccuracyClassifier(hidden=(0,)).fit(X, Y), "hidden"),
-    (lambda: AccuracyClassifier(numbers={"leak": 1.0}).fit(X, Y), "'leak'"),
+    (lambda: AccuracyClassifier(hidden_layer_sizes=(0,)).fit(X, Y), "hidden_layer_sizes"),
+    (lambda: AccuracyClassifier(loss_params={"leak": 1.0}).fit(X, Y), "'leak'"),
     (lambda: AccuracyClassifier().fit(X, Y, sample_weight=-np.ones(30)), "sample_weight"),
     (lambda: AccuracyClassifier(calibrate="yes").fit(X, Y), "calibrate"),
 ]

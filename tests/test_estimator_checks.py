@@ -9,7 +9,7 @@ from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
     [
         AccuracyClassifier(),
         AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
-        AccuracyClassifier(hidden=(8,), epochs=30),
+        AccuracyClassifier(hidden_layer_sizes=(8,), epochs=30),
         AccuracyClassifierCV(losses=("exact", "hinge")),
     ]
 )

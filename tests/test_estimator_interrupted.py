@@ -15,10 +15,10 @@ HERE = str(Path(expacc.estimator.__file__).parent)
 IRIS = load_iris(as_frame=True, return_X_y=True)  # with names, which the next table has not
 WINE = load_wine(return_X_y=True)
 WINE = (WINE[0][::4], np.array(["red", "rosé", "white"])[WINE[1][::4]])
-SHORT = {"epochs": 1, "folds": 2, "random_state": 0}
+SHORT = {"epochs": 1, "cv": 2, "random_state": 0}
 CLASSIFIERS = {
     "linear": AccuracyClassifier(**SHORT),
-    "network": AccuracyClassifier(hidden=(3,), **SHORT),
+    "network": AccuracyClassifier(hidden_layer_sizes=(3,), **SHORT),
     "search": AccuracyClassifierCV(losses=("exact", "hinge"), **SHORT),
 }
 every = pytest.mark.parametrize("kind", CLASSIFIERS)

@@ -16,9 +16,10 @@ from expacc import files
 from expacc.cli import main
 from expacc.compare.page import write_report
 from expacc.estimator import AccuracyClassifier
+from expacc.estimator.saving import cv_results
 from expacc.files import check_plain, read_whole, replace_file, write_whole
-from expacc.runner.lock import is_locked
 from expacc.runner.store import Store
+from expacc.runner.store_files import is_locked
 from expacc.training.checkpoint import load_state, save_state
 
 PLANTS = ("link", "dangling link", "pipe", "folder")
@@ -226,7 +227,7 @@ def test_a_pipe_as_lock_is_no_lock(tmp_path):
 
 
 def test_who_holds_a_lock_is_told_without_tricks(tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.runner.lock.PATIENCE", 0.0)
+    monkeypatch.setattr("expacc.runner.store_files.PATIENCE", 0.0)
     with Store.open(tmp_path, STUDY):
         (tmp_path / "study.lock").write_text("\x1b[31mred\nlines")
         with pytest.raises(BlockingIOError, match=r"runs as  \[31mred lines\."):
@@ -248,7 +249,7 @@ def a_classifier(scale=1.0, classes=("no", "yes")):
     found.classes_, found.n_features_in_ = np.array(classes), 2
     found.layers_ = [(scale * np.eye(2), np.zeros(2))]
     found.temperature_ = found.bend_ = 1.0
-    found.chosen_, found.held_out_ = {"loss": "exact"}, {}
+    found.best_params_, found.cv_results_ = {"loss": "exact"}, cv_results([])
     return found
 
 

@@ -10,21 +10,11 @@ import time
 from pathlib import Path
 
 import pytest
-from studies import ROWS, WAIT, children, content, failed_rows, plan
+from studies import ROWS, WAIT, children, content, plan, run
 
-from expacc.runner.engine import run_items
 from expacc.runner.store import Store
 
 HERE = Path(__file__).parent
-
-
-def run(folder, items, executor="studies:execute", **options):
-    """Run or resume a study, and give its outcome and rows."""
-    options = {"workers": 0, "progress": False, "failed_rows": failed_rows, **options}
-    with Store.open(folder, {}) as store:
-        outcome = run_items(store, items, executor, **options)
-        store.check()
-        return outcome, store.rows()
 
 
 def start(folder, count, wait):
@@ -192,7 +182,6 @@ def test_workers_end_with_their_parent_and_without_a_word(tmp_path, moment, numb
 CHILD = """
 import os, sys, time
 from pathlib import Path
-import studies  # for expacc without torch
 from expacc.runner import boot
 if sys.argv[1] == "by itself":
     boot._killed_by_the_system = lambda: False

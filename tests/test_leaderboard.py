@@ -10,11 +10,9 @@ import pytest
 from rich.console import Console
 from study_samples import hostile, sample
 
-from expacc.compare.leaderboard import leaderboard
-from expacc.compare.page_files import leaderboard_csv, leaderboard_json
+from expacc.compare.leaderboard import leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.page_tables import overall_table
-from expacc.compare.protocol import read_protocol
-from expacc.compare.record import TableFacts
+from expacc.compare.record import TableFacts, read_protocol
 from expacc.compare.terminal import print_leaderboard
 from expacc.report.loss_names import loss_name
 from expacc.runner.rows import Predictions

@@ -14,9 +14,12 @@ def test_the_old_path_leads_to_the_new_module(old, new):
     sys.modules.pop(f"expacc.study.{old}", None)
     with pytest.warns(DeprecationWarning, match=rf"expacc\.study\.{old} is expacc\.{new} now"):
         found = importlib.import_module(f"expacc.study.{old}")
-    there = importlib.import_module(f"expacc.{new}")
-    for name in getattr(there, "__all__", ()):
-        assert getattr(found, name) is getattr(there, name)
+    for part in f"expacc.{new}".split(" and "):
+        there = importlib.import_module(part)
+        for name in getattr(there, "__all__", ()):
+            assert getattr(found, name) is getattr(there, name)
+    with pytest.raises(AttributeError, match="nothing"):
+        found.nothing  # noqa: B018
 
 
 def test_names_are_found_by_from_import():

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from studies import ROWS, children, content, execute, failed_rows, plan
+import studies
+from studies import ROWS, children, content, execute, plan
 
-from expacc.runner import cluster, keeper
-from expacc.runner.engine import run_items
+from expacc.runner import boot, cluster
 from expacc.runner.store import Store
 
 # Before Ray is imported: no telemetry, no token in the home folder of whoever runs the tests.
@@ -29,11 +29,7 @@ DATA = {
 
 
 def run(folder, items, executor="studies:execute", **options):
-    options = {"engine": "ray", "failed_rows": failed_rows, "progress": False, **options}
-    with Store.open(folder, {}) as store:
-        outcome = run_items(store, items, executor, **options)
-        store.check()
-        return outcome, store.rows()
+    return studies.run(folder, items, executor, **{"engine": "ray", "workers": None, **options})
 
 
 @pytest.fixture(scope="class")
@@ -278,7 +274,7 @@ def test_the_keeper_ends_what_it_was_told_of():
         subprocess.Popen(["true"]) as gone,
     ):
         gone.wait()
-        command = [sys.executable, "-I", keeper.__file__, str(gone.pid), str(kept.pid)]
+        command = [sys.executable, "-I", boot.__file__, "keep", str(gone.pid), str(kept.pid)]
         with subprocess.Popen(command, stdin=subprocess.PIPE) as program:
             time.sleep(0.3)
             assert kept.poll() is None

@@ -262,7 +262,7 @@ def with_tables(recipe, *, change=None, leave=()):
 
 def test_other_data_is_refused(tmp_path):
     run(ONE, tmp_path)
-    with pytest.raises(ValueError, match=r"data\.car is .* there and .* here.* --fresh"):
+    with pytest.raises(ValueError, match=r"data\.car is .* there and .* here.* --overwrite"):
         run(with_tables(ONE, change="car"), tmp_path)
 
 
@@ -601,7 +601,7 @@ def test_all_does_what_the_data_allows(fake, capsys):
     captured = capsys.readouterr()
     (line,) = [line for line in captured.err.splitlines() if "Left out" in line]
     assert line.startswith("Left out fake-data: mnist is missing: ")
-    assert captured.out.splitlines()[-1] == "Book: expacc-reproduce/index.html"
+    assert captured.out.splitlines()[-1] == "Index: expacc-reproduce/index.html"
     shown = (fake / "expacc-reproduce/index.html").read_text()
     assert "mnist is missing" in shown
     assert "fake-alone/page.html" in shown
@@ -638,12 +638,12 @@ def test_dry_run_runs_nothing(fake, capsys):
         (["fake-oen"], "Did you mean fake-one?"),
         (["fake-one", "--all"], "NAME must be left out with --all; got 'fake-one'."),
         (["fake-one", "--data", "nowhere"], "--data must be a folder; got 'nowhere'."),
-        (["fake-one", "--seeds", "0"], "--seeds must be >= 1; got 0."),
+        (["fake-one", "--repeats", "0"], "--repeats must be >= 1; got 0."),
         (["fake-one", "--engine", "cloud", "-q"], "engine must be 'local' or 'ray'"),
         (["fake-one", "--device", "moon"], "device must be one that torch can use here"),
         (["fake-data"], "mnist is missing: the folder mnist under --data holds"),
         (["fake-one", "--no-run"], "Run expacc reproduce fake-one."),
-        (["fake-one", "--no-run", "--fresh"], "--no-run must stand without --fresh"),
+        (["fake-one", "--no-run", "--overwrite"], "--no-run must stand without --overwrite"),
         (["fake-one", "--nonsense"], "--nonsense"),
     ],
 )
@@ -665,11 +665,11 @@ def test_an_interrupt_says_how_to_go_on(fake, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("expacc.recipes.runner.run_items", stop)
-    assert command("fake-one", "--fresh", "--seeds", "3") == 130
+    assert command("fake-one", "--overwrite", "--repeats", "3") == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == (
         "expacc: Stopped; what was finished is saved in expacc-reproduce/fake-one. "
-        "To go on: expacc reproduce fake-one --seeds 3"
+        "To go on: expacc reproduce fake-one --repeats 3"
     )
 
 
@@ -685,7 +685,7 @@ def test_ctrl_c_loses_nothing(fake, capsys):
         "sys.exit(main(sys.argv[1:]))"
     )
     line = [sys.executable, "-c", code]
-    words = ["reproduce", "fake-one", "--workers", "0", "--fresh"]
+    words = ["reproduce", "fake-one", "--workers", "0", "--overwrite"]
     running = subprocess.Popen(
         [*line, *words],
         stderr=subprocess.PIPE,
@@ -704,7 +704,7 @@ def test_ctrl_c_loses_nothing(fake, capsys):
     last = said.splitlines()[-1]
     assert "saved in expacc-reproduce/fake-one" in last
     resume = last.split("To go on: expacc ")[1].split()
-    assert resume == words[:-1]  # not --fresh
+    assert resume == words[:-1]  # not --overwrite
     there = _parts(fake / "expacc-reproduce/fake-one")
     assert 1 <= there < 6
     assert main(resume) == 0

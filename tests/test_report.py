@@ -13,7 +13,7 @@ import pytest
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
-from expacc.compare.figures_predictions import confusion
+from expacc.compare.figures_runs import confusion
 from expacc.compare.leaderboard import leaderboard
 from expacc.compare.methods import methods_text
 from expacc.compare.page import report_html, write_report

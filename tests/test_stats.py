@@ -1,5 +1,6 @@
 """The statistics against published examples and against arithmetic done another way."""
 
+import inspect
 import itertools
 import math
 from fractions import Fraction
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
+from expacc import stats
 from expacc.stats import (
     adjust,
     combined_5x2_f,
@@ -32,7 +34,14 @@ from expacc.stats import (
     win_tie_loss,
     wins,
 )
-from expacc.stats.sign_flips import sign_flip_p
+from expacc.stats.p_values import sign_flip_p
+
+
+@pytest.mark.parametrize("name", [n for n in stats.__all__ if n[0].islower()])
+def test_every_function_is_documented(name):
+    text = inspect.getdoc(getattr(stats, name))
+    for heading in ("Args", "Returns", "Example"):
+        assert f"\n{heading}:\n" in text
 
 
 def t_tail(statistic, freedom):

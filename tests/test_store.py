@@ -209,7 +209,7 @@ def test_reading_where_there_is_nothing(tmp_path):
     [
         (
             {**STUDY, "search": {"trials": 50, "seed": 0}},
-            "search.trials is 20 there and 50 here. Use another --out, or --fresh to delete",
+            "search.trials is 20 there and 50 here. Use another --out, or --overwrite to delete",
         ),
         (
             {**STUDY, "search": {"trials": 20}},
@@ -247,7 +247,7 @@ def test_fresh_begins_anew(tmp_path):
 
 
 def test_two_writers_are_one_too_many(tmp_path, monkeypatch):
-    monkeypatch.setattr("expacc.runner.lock.PATIENCE", 0.1)
+    monkeypatch.setattr("expacc.runner.store_files.PATIENCE", 0.1)
     with Store.open(tmp_path, STUDY):
         with pytest.raises(BlockingIOError) as caught:
             Store.open(tmp_path, STUDY)

@@ -10,7 +10,7 @@ import pytest
 from test_store import STUDY, row
 
 from expacc.runner.store import Store
-from expacc.runner.store_errors import refused
+from expacc.runner.store_files import store_error
 
 
 @contextlib.contextmanager
@@ -79,7 +79,7 @@ def test_a_file_that_is_no_database(tmp_path, reading):
     with pytest.raises(ValueError, match=r"must be a study that expacc wrote; got: file is not a"):
         Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
     assert (tmp_path / "study.sqlite").read_text().startswith("accuracy")
-    Store.open(tmp_path, STUDY, resume=False).close()  # --fresh is the cure
+    Store.open(tmp_path, STUDY, resume=False).close()  # --overwrite is the cure
 
 
 @pytest.mark.parametrize("reading", [False, True])
@@ -145,7 +145,7 @@ def test_damage_is_found(tmp_path):
 def test_errors_of_sqlite_are_sentences(code, kind, sentence):
     error = sqlite3.OperationalError("what SQLite says")
     error.sqlite_errorcode = code
-    found = refused(error, Path("out/study.sqlite"))
+    found = store_error(error, Path("out/study.sqlite"))
     assert isinstance(found, kind)
     assert sentence in str(found)
     assert str(found).endswith(".")

@@ -103,13 +103,13 @@ def clean_words(capfd):
 
 
 def test_the_command_line_prints_names_without_tricks(stranger, capfd):
-    assert main(["read", stranger]) == 0
+    assert main(["inspect", stranger]) == 0
     assert "60 rows" in clean_words(capfd).out
-    assert main(["read", stranger, "--target", f"no {EVIL}"]) == 2
+    assert main(["inspect", stranger, "--target", f"no {EVIL}"]) == 2
     clean_words(capfd)
-    assert main(["read", f"none{EVIL}".replace("/", "")]) == 2
+    assert main(["inspect", f"none{EVIL}".replace("/", "")]) == 2
     clean_words(capfd)
-    assert main(["read", "--no-such-option-" + EVIL]) == 2
+    assert main(["inspect", "--no-such-option-" + EVIL]) == 2
     clean_words(capfd)
     os.mkdir("folder")
     os.rename(stranger, f"folder/{stranger}")
@@ -122,7 +122,7 @@ def test_the_command_line_prints_names_without_tricks(stranger, capfd):
 
 
 def test_a_study_of_it_is_told_and_reported_without_tricks(stranger, capfd, tmp_path):
-    fast = ["--losses", "hinge", "--trials", "1", "--seeds", "1", "--folds", "holdout"]
+    fast = ["--losses", "hinge", "--trials", "1", "--repeats", "1", "--folds", "holdout"]
     assert main(["compare", stranger, *fast, "--workers", "1", "-o", "out"]) == 0
     clean_words(capfd)
     assert main(["show", "out"]) == 0

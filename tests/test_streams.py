@@ -70,7 +70,7 @@ def test_a_result_that_was_lost_is_an_error(study, monkeypatch, capsys, as_json)
 def test_remarks_that_were_lost_are_not(study, monkeypatch, capsys):
     with full() as stream:
         monkeypatch.setattr(sys, "stderr", stream)
-        assert main(["read", "iris", "--json"]) == 0
+        assert main(["inspect", "iris", "--json"]) == 0
         assert main(["show", str(study / "nowhere")]) == 2
     assert '"iris"' in capsys.readouterr().out
 
@@ -78,7 +78,7 @@ def test_remarks_that_were_lost_are_not(study, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "code"),
     [
-        ("read iris --json", 0),
+        ("inspect iris --json", 0),
         ("show study", 0),
         ("show study --json", 0),
         ("report study", 0),
@@ -99,7 +99,7 @@ def test_nothing_is_said_of_a_broken_pipe(study, monkeypatch, capsys, arguments,
 @pytest.mark.parametrize("streams", ["| true", "0>&- 1>&- 2>&-"])
 def test_the_same_of_a_whole_process(study, streams):
     """Python's own flush at exit included."""
-    command = f"set -o pipefail; {sys.executable} -m expacc read iris --json {streams}"
+    command = f"set -o pipefail; {sys.executable} -m expacc inspect iris --json {streams}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -107,7 +107,7 @@ def test_the_same_of_a_whole_process(study, streams):
 def test_no_file_becomes_standard_error(tmp_path):
     """Where a shell closed it, the next file to be opened would."""
     code = (
-        "from expacc.cli.streams import lasting_streams\n"
+        "from expacc.cli.screen import lasting_streams\n"
         "with lasting_streams():\n    print(open(__import__('sys').argv[1], 'w').fileno() > 2, "
         f"file=open({str(tmp_path / 'said')!r}, 'w'), flush=True)\n"
     )

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from study_samples import sample
 
-from expacc.compare.page_files import suspects_csv
-from expacc.compare.suspects import rank_rows, suspects
+from expacc.compare.suspects import rank_rows, suspects, suspects_csv
 from expacc.runner.rows import Predictions, Row
 
 

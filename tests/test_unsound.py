@@ -181,7 +181,7 @@ def fitted(classes):
     generator = np.random.default_rng(0)
     features = generator.normal(size=(60, 2))
     labels = np.digitize(features[:, 0], np.linspace(-0.5, 0.5, classes - 1))
-    return AccuracyClassifier(epochs=2, folds=2).fit(features, labels)
+    return AccuracyClassifier(epochs=2, cv=2).fit(features, labels)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -4,6 +4,7 @@ Nothing heavy is imported before a command runs, so that help appears at once.
 """
 
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,10 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from expacc.cli.compare import Interrupted
-from expacc.cli.reading import reads_tables
-from expacc.cli.screen import Screen
-from expacc.cli.streams import lasting_streams
-from expacc.plain import one_line
+from expacc.cli.compare import Interrupted, RunOptions
+from expacc.cli.screen import Screen, lasting_streams, user_input
+from expacc.cli.tables import reads_tables
+from expacc.plain import UsageError, one_line
 
 __all__ = ["main"]
 
@@ -28,6 +28,14 @@ app = typer.Typer(
     epilog="Example: expacc compare iris",
 )
 
+# What was typed before, for one release.
+RENAMED = {
+    "--seeds": "--repeats",
+    "--fresh": "--overwrite",
+    "--label-noise": "--inject-label-noise",
+    "read": "inspect",
+}
+
 Data = Annotated[
     list[str],
     Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
@@ -38,11 +46,20 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
-ModelName = Annotated[str, Option("--model", metavar="linear|mlp", help="What to train.")]
-Trials = Annotated[
+Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
+Workers = Annotated[
     int | None,
-    Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
+    Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
 ]
+Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
+Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
+
+
+def _out(default: str, metavar: str = "DIR") -> Any:
+    text = f"Default: {default}."
+    return Annotated[Path | None, Option("--out", "-o", metavar=metavar, help=text)]
 
 
 def _version(asked: bool) -> None:
@@ -66,9 +83,9 @@ def _all(
     epilog="""\b
 Examples:
   expacc compare iris
-  expacc compare cars.csv --target class --label-noise 0,0.05,0.2
+  expacc compare cars.csv --target class --inject-label-noise 0,0.05,0.2
 The same command again goes on where it stopped. All options on how tables are
-read (--delimiter, --missing, --drop …): expacc read --help."""
+read (--delimiter, --missing, --drop …): expacc inspect --help."""
 )
 @reads_tables("target", "header")
 def compare(
@@ -77,32 +94,29 @@ def compare(
         list[str] | None,
         Option("--losses", metavar="A,B|all", help="Which; default: six of different kinds."),
     ] = None,
-    model: ModelName = "linear",
-    trials: Trials = None,
+    model: Annotated[
+        str, Option("--model", metavar="linear|mlp", help="What to train.")
+    ] = "linear",
+    trials: Annotated[
+        int | None,
+        Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
+    ] = None,
     folds: Annotated[
         str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
     ] = "5x3",
-    seeds: Annotated[int, Option("--seeds", metavar="N", help="Final runs a fold.")] = 2,
+    repeats: Annotated[int, Option("--repeats", metavar="N", help="Final runs a fold.")] = 2,
     label_noise: Annotated[
-        str, Option("--label-noise", metavar="A,B", help="Share of wrong training labels.")
+        str,
+        Option("--inject-label-noise", metavar="A,B", help="Make these shares of labels wrong."),
     ] = "0",
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME.")
-    ] = None,
-    engine: Annotated[
-        str, Option("--engine", metavar="local|ray", help="Where to compute.")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
-    ] = None,
-    address: Annotated[
-        str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
-    ] = None,
-    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
+    device: Device = "cpu",
     seed: Seed = 0,
-    fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,
+    overwrite: Overwrite = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -113,19 +127,21 @@ def compare(
     from expacc.cli import compare as command
     from expacc.compare.study import Settings
 
-    settings = Settings(
-        losses=command.read_losses(losses),
-        model=model,
-        trials=trials,
-        folds=folds,
-        seeds=seeds,
-        label_noise=command.read_shares(label_noise),
-        seed=seed,
+    with user_input():
+        settings = Settings(
+            losses=command.read_losses(losses),
+            model=model,
+            trials=trials,
+            folds=folds,
+            seeds=repeats,
+            label_noise=command.read_shares(label_noise),
+            seed=seed,
+        )
+    how = RunOptions(
+        out, engine, workers, address, device, overwrite, dry_run, command=_typed.command
     )
-    typed = ("expacc", *_typed.arguments)
-    where = command.Where(out, engine, workers, address, device, fresh, dry_run, typed)
     screen = Screen(quiet=quiet, as_json=as_json)
-    command.compare(data, settings, where, reading=reading, screen=screen)
+    command.compare(data, settings, how, reading=reading, screen=screen)
 
 
 @app.command(epilog="Example: expacc show expacc-iris")
@@ -150,7 +166,7 @@ Examples:
   expacc fit cars.csv --target class --from expacc-cars
   expacc fit iris --loss exact -o iris-model
 --from and --loss search as a study does, on all rows; without them the loss
-is chosen by cross-validation. All options on reading: expacc read --help."""
+is chosen by cross-validation. All options on reading: expacc inspect --help."""
 )
 @reads_tables("target", "header")
 def fit(
@@ -165,13 +181,11 @@ def fit(
     trials: Annotated[
         int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-NAME-model.")
-    ] = None,
+    out: _out("expacc-NAME-model") = None,  # type: ignore[valid-type]
     seed: Annotated[
         int | None, Option("--seed", metavar="N", help="Default: 0, or the study's.")
     ] = None,
-    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    device: Device = "cpu",
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -182,8 +196,8 @@ def fit(
     from expacc.cli import fit as command
 
     screen = Screen(quiet=quiet, as_json=as_json)
-    asked = command.Asked(loss, study, model, trials, seed, device)
-    command.fit(data, asked, out, reading=reading, screen=screen)
+    options = command.FitOptions(loss, study, model, trials, seed, device)
+    command.fit(data, options, out, reading=reading, screen=screen)
 
 
 @app.command(
@@ -197,9 +211,7 @@ kept and ignored. A category it has not seen counts as none of those it knows.""
 def predict(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="What expacc fit saved.")],
     data: Annotated[str, Argument(metavar="NEW", help="A table with the same columns.")],
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="FILE", help="Default: standard output.")
-    ] = None,
+    out: _out("standard output", "FILE") = None,  # type: ignore[valid-type]
     quiet: Quiet = False,
     debug: Debug = False,
     *,
@@ -224,7 +236,7 @@ def reproduce(
     name: Annotated[
         str | None, Argument(metavar="NAME", help="A recipe; without it, all are listed.")
     ] = None,
-    everything: Annotated[bool, Option("--all", help="Run all, and make a book of them.")] = False,
+    everything: Annotated[bool, Option("--all", help="Run all, and make an index.")] = False,
     data: Annotated[
         Path | None,
         Option(
@@ -235,28 +247,19 @@ def reproduce(
             help="Folder of data; or set EXPACC_DATA.",
         ),
     ] = None,
-    seeds: Annotated[
-        int | None, Option("--seeds", metavar="N", help="Default: as many as the paper.")
+    repeats: Annotated[
+        int | None, Option("--repeats", metavar="N", help="Default: as many as the paper.")
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
-    out: Annotated[
-        Path | None, Option("--out", "-o", metavar="DIR", help="Default: expacc-reproduce.")
-    ] = None,
-    engine: Annotated[
-        str, Option("--engine", metavar="local|ray", help="Where to compute.")
-    ] = "local",
-    workers: Annotated[
-        int | None,
-        Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
-    ] = None,
-    address: Annotated[
-        str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")
-    ] = None,
-    device: Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")] = "cpu",
+    out: _out("expacc-reproduce") = None,  # type: ignore[valid-type]
+    engine: Engine = "local",
+    workers: Workers = None,
+    address: Address = None,
+    device: Device = "cpu",
     seed: Seed = 0,
-    fresh: Annotated[bool, Option("--fresh", help="Start anew; delete what is there.")] = False,
+    overwrite: Overwrite = False,
     no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="Say what would run, how long.")] = False,
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -265,33 +268,45 @@ def reproduce(
     from expacc.cli import reproduce as command
 
     screen = Screen(quiet=quiet, as_json=as_json)
-    ask = command.ask_for(data, seeds, quick, seed, device)
-    typed = ("expacc", *_typed.arguments)
-    folder = out or Path("expacc-reproduce")
-    where = command.Where(folder, engine, workers, address, fresh, dry_run, no_run, typed)
-    command.reproduce(name, ask, where, screen, everything=everything)
+    options = command.recipe_options(data, repeats, quick, seed, device)
+    how = RunOptions(
+        out, engine, workers, address, device, overwrite, dry_run, no_run, _typed.command
+    )
+    command.reproduce(name, options, how, screen, everything=everything)
 
 
-@app.command(epilog="Example: expacc read cars.data --no-header --drop id")
+@app.command(epilog="Example: expacc inspect cars.data --no-header --drop id")
 @reads_tables()
-def read(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
+def inspect(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
     """Show how tables are read: target, columns, doubts. Nothing is trained."""
     from expacc.cli import tables as command
 
-    command.read(data, reading=reading, screen=Screen(as_json=as_json))
+    command.inspect(data, reading=reading, screen=Screen(as_json=as_json))
 
 
 class _Typed:
-    """The arguments of this call, for the record and for the line that resumes it."""
+    """What was typed, for the record and for the line that resumes it."""
 
-    arguments: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
 
 
 _typed = _Typed()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; an error of the user is one line and 2, Ctrl-C 130, a bug 1."""
+    """Run a command; an error of the user is one line and 2, Ctrl-C 130, a bug 1.
+
+    Args:
+        arguments: the words after ``expacc``; None for those of this process.
+
+    Returns:
+        The exit status.
+
+    Example:
+        >>> main(["--version"])  # doctest: +ELLIPSIS
+        expacc ...
+        0
+    """
     with lasting_streams() as output:
         code = _run(arguments)
         output.flush()
@@ -301,11 +316,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    _typed.arguments = tuple(sys.argv[1:] if arguments is None else arguments)
-    debug = "--debug" in _typed.arguments
+    words = _renamed(sys.argv[1:] if arguments is None else arguments)
+    _typed.command = ("expacc", *words)
     try:
         code = typer.main.get_command(app).main(
-            args=list(_typed.arguments) or ["--help"], prog_name="expacc", standalone_mode=False
+            args=words or ["--help"], prog_name="expacc", standalone_mode=False
         )
         return code if isinstance(code, int) else 0
     except Interrupted as stop:
@@ -313,13 +328,35 @@ def _run(arguments: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _end("Stopped.", 130)
     except Exception as error:
-        if debug:
+        if "--debug" in words:
             raise
-        if hasattr(error, "format_message"):  # of the parser, whichever version of it
-            return _end(str(error.format_message()), 2)
-        if isinstance(error, ValueError | TypeError | OSError | ImportError):
-            return _end(str(error), 2)
-        return _end(f"A bug, sorry: {type(error).__name__}: {error}. --debug shows where.", 1)
+        if (sentence := _of_the_user(error)) is not None:
+            return _end(sentence, 2)
+        traceback.print_exception(error)
+        return _end("This is a bug of expacc. Please report it, with the lines above.", 1)
+
+
+def _renamed(words: Sequence[str]) -> list[str]:
+    """The words with today's names, and a line for each that had another."""
+    found, options = [], True
+    for place, word in enumerate(words):
+        options = options and word != "--"
+        old, equals, value = word.partition("=")
+        if old in RENAMED and options and (place == 0 or old.startswith("--")):
+            _end(f"{old} is {RENAMED[old]} now; the old name goes with the next release.", 0)
+            word = RENAMED[old] + equals + value
+        found.append(word)
+    return found
+
+
+def _of_the_user(error: Exception) -> str | None:
+    """The sentence of an error that the user, or whoever keeps the machine, can mend."""
+    if hasattr(error, "format_message"):  # of the parser, whichever version of it
+        return str(error.format_message())
+    ours = isinstance(error, ImportError) and str(error.name or "").startswith("expacc")
+    if isinstance(error, UsageError | OSError | ImportError) and not ours:
+        return str(error)
+    return None
 
 
 def _end(sentence: str, code: int) -> int:

@@ -2,21 +2,22 @@
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.reading import flags_of
 from expacc.cli.screen import Screen, shell, shown_path
-from expacc.cli.tables import describe, read_all
+from expacc.cli.tables import describe, flags_of, read_all
+from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.record import StudyRecord
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
 
-__all__ = ["Interrupted", "Where", "compare", "read_losses", "read_shares"]
+__all__ = ["Interrupted", "RunOptions", "compare", "read_losses", "read_shares"]
 
 
 class Interrupted(Exception):
@@ -24,17 +25,18 @@ class Interrupted(Exception):
 
 
 @dataclass(frozen=True)
-class Where:
+class RunOptions:
     """How the work is done, which does not change its results.
 
     Args:
-        out: folder of the study; None for expacc-NAME.
+        out: folder of the study; None for the default.
         engine: 'local' or 'ray'.
         workers: None for all cores.
         address: of a Ray cluster.
         device: of the training; a small table is too little work for a GPU.
-        fresh: delete the rows that are there.
+        overwrite: delete the rows that are there.
         dry_run: only say what would run.
+        no_run: write the pages of the rows that there are.
         command: as it was typed.
     """
 
@@ -43,9 +45,22 @@ class Where:
     workers: int | None = None
     address: str | None = None
     device: str = "cpu"
-    fresh: bool = False
+    overwrite: bool = False
     dry_run: bool = False
+    no_run: bool = False
     command: tuple[str, ...] = ()
+
+    @contextmanager
+    def resumable(self, out: Path) -> Iterator[None]:
+        """Within, Ctrl-C becomes a line on how to go on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            again = [word for word in self.command if word != "--overwrite"]
+            raise Interrupted(
+                f"Stopped; what was finished is saved in {shown_path(out)}. "
+                f"To go on: {shlex.join(again) or 'run the same command again'}"
+            ) from None
 
 
 def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
@@ -67,8 +82,8 @@ def read_shares(text: str) -> tuple[float, ...]:
     try:
         shares = [float(part) for part in text.split(",")]
     except ValueError:
-        raise ValueError(
-            f"--label-noise must be shares between commas, such as 0,0.05,0.2; got {text!r}."
+        raise UsageError(
+            f"--inject-label-noise must be shares between commas, such as 0,0.05,0.2; got {text!r}."
         ) from None
     return tuple(dict.fromkeys(shares))
 
@@ -76,7 +91,7 @@ def read_shares(text: str) -> tuple[float, ...]:
 def compare(
     data: Sequence[str],
     settings: "Settings",
-    where: Where,
+    how: RunOptions,
     *,
     reading: Mapping[str, Any],
     screen: Screen,
@@ -87,34 +102,30 @@ def compare(
 
     tables = read_all(data, reading, screen)
     describe(tables, screen)
-    study = plan_study(tables, settings, where.device, only_plan=where.dry_run)
+    study = plan_study(tables, settings, how.device, only_plan=how.dry_run)
     for note in study.notes:
         screen.remark(note, "dim")
-    out = where.out or _default_folder(data, tables)
-    if where.dry_run:
+    out = how.out or _default_folder(data, tables)
+    if how.dry_run:
         _forecast(study, out, screen)
         return
     screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
-    try:
+    with how.resumable(out):
         record, outcome = run_study(
             study,
             out,
-            command=shlex.join(where.command),
-            engine=where.engine,  # type: ignore[arg-type] # checked there
-            workers=workers_for(where.device, where.workers),
-            address=where.address,
+            command=shlex.join(how.command),
+            engine=how.engine,  # type: ignore[arg-type] # checked there
+            workers=workers_for(how.device, how.workers),
+            address=how.address,
             progress=screen.progress,
-            resume=not where.fresh,
+            resume=not how.overwrite,
         )
         if outcome.skipped:
             screen.remark(f"{outcome.skipped} of {len(study.items)} parts were there already.")
-        answer(record, out, screen, next_step=_fit_line(data, tables, reading))
-    except KeyboardInterrupt:
-        again = [word for word in where.command if word != "--fresh"]
-        raise Interrupted(
-            f"Stopped; what was finished is saved in {shown_path(out)}. "
-            f"To go on: {shlex.join(again) or 'run the same command again'}"
-        ) from None
+        # The command that trains the winner, if there is one table.
+        fit = ["expacc", "fit", *data, *flags_of(reading)] if len(tables) == 1 else []
+        answer(record, out, screen, next_step=fit)
 
 
 def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
@@ -139,7 +150,7 @@ def _planned(study: "Study") -> str:
 
 def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     """What would run, and how long it would take."""
-    from expacc.compare.forecast import expected_seconds, items_done
+    from expacc.compare.study import expected_seconds, items_done
     from expacc.report.loss_names import loss_name
     from expacc.report.words import duration
     from expacc.runner.engine import cores
@@ -174,9 +185,8 @@ def answer(
     record: "StudyRecord", out: Path, screen: Screen, *, next_step: Sequence[str] = ()
 ) -> None:
     """Print the answer and the leaderboard, write the report, and say where it is."""
-    from expacc.compare.leaderboard import leaderboard
+    from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
-    from expacc.compare.page_files import leaderboard_json
     from expacc.compare.terminal import print_leaderboard
 
     board = leaderboard(record)
@@ -191,17 +201,9 @@ def answer(
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
 
 
-def _fit_line(
-    data: Sequence[str], tables: Sequence["Table"], reading: Mapping[str, Any]
-) -> list[str]:
-    """The command that trains the winner, if there is one table."""
-    return ["expacc", "fit", *data, *flags_of(reading)] if len(tables) == 1 else []
-
-
 def show(folder: Path, screen: Screen) -> None:
     """The leaderboard of a study that runs or has run."""
-    from expacc.compare.leaderboard import leaderboard
-    from expacc.compare.page_files import leaderboard_json
+    from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.study import load_record, progress_of
     from expacc.compare.terminal import print_leaderboard
 

@@ -5,18 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.screen import Screen, shell, shown_path
+from expacc.cli.screen import Screen, shell, shown_path, user_input
 from expacc.cli.tables import describe, read_one
+from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.deploy import Deployed
     from expacc.data import Table
 
-__all__ = ["Asked", "fit", "predict"]
+__all__ = ["FitOptions", "fit", "predict"]
 
 
 @dataclass(frozen=True)
-class Asked:
+class FitOptions:
     """What to train; None where the user left it open.
 
     Args:
@@ -37,14 +38,14 @@ class Asked:
 
 
 def fit(
-    data: str, asked: Asked, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
+    data: str, options: FitOptions, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
 ) -> None:
     """Train, save, and say how to predict."""
     table = read_one(data, reading)
     describe([table], screen)
-    deployed = _train(table, asked, screen)
+    deployed = _train(table, options, screen)
     folder = deployed.save(out or Path(f"expacc-{table.name}-model"))
-    chosen = deployed.classifier.chosen_
+    chosen = deployed.classifier.best_params_
     numbers = ", ".join(f"{k.replace('_', ' ')} {_short(v)}" for k, v in chosen.items())
     screen.say(f"Trained on {table.rows:,} rows: {numbers} ({deployed.facts['how']}).")
     screen.say(f"Model: {shown_path(folder)}", "bold")
@@ -56,23 +57,26 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _train(table: "Table", asked: Asked, screen: Screen) -> "Deployed":
+def _train(table: "Table", options: FitOptions, screen: Screen) -> "Deployed":
     from expacc.compare.deploy import train_by_choice, train_loss, winner_of
-    from expacc.compare.study import load_record
+    from expacc.compare.study import Settings, load_record
+    from expacc.report.loss_names import DEFAULT_LOSSES
 
-    loss = asked.loss.replace("-", "_") if asked.loss else None
+    loss = options.loss.replace("-", "_") if options.loss else None
     settings: dict[str, Any] = {}
-    if asked.study is not None:
-        record = load_record(asked.study)
+    if options.study is not None:
+        record = load_record(options.study)
         loss = loss or winner_of(record, table)
         settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
         if isinstance(settings["trials"], list):  # several tables: each has its own number again
             del settings["trials"]
-    if loss is None and asked.trials is not None:
-        raise ValueError("--trials must come with --loss or --from; got neither.")
-    own = {"model": asked.model, "trials": asked.trials, "seed": asked.seed}
+    if loss is None and options.trials is not None:
+        raise UsageError("--trials must come with --loss or --from; got neither.")
+    own = {"model": options.model, "trials": options.trials, "seed": options.seed}
     settings |= {name: value for name, value in own.items() if value is not None}
-    settings["device"] = asked.device
+    with user_input():
+        Settings(losses=(loss,) if loss else DEFAULT_LOSSES, **settings)
+    settings["device"] = options.device
     if loss is None:
         return train_by_choice(table, **settings)
     return train_loss(table, loss, **settings)
@@ -82,8 +86,13 @@ def predict(
     folder: Path, data: str, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
 ) -> None:
     """Add a prediction and probabilities to every row of a table."""
-    from expacc.compare.deploy import Deployed
-    from expacc.compare.predictions import accuracy_on, check_place, with_predictions, write_table
+    from expacc.compare.deploy import (
+        Deployed,
+        accuracy_on,
+        check_place,
+        with_predictions,
+        write_table,
+    )
 
     check_place(out)
     deployed = Deployed.load(folder)

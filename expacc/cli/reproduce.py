@@ -1,57 +1,35 @@
-"""The papers' tables and figures again: list the recipes, run one or all, write page and book."""
+"""The papers' tables and figures again: list the recipes, run one or all, write page and index."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.compare import Interrupted
-from expacc.cli.screen import Screen, shown_path
+from expacc.cli.compare import RunOptions
+from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
-__all__ = ["Where", "ask_for", "reproduce"]
+__all__ = ["recipe_options", "reproduce"]
 
 
-@dataclass(frozen=True)
-class Where:
-    """How the work is done, which does not change its results.
-
-    Args:
-        out: folder with one folder for each recipe.
-        engine: 'local' or 'ray'.
-        workers: None for all cores.
-        address: of a Ray cluster.
-        fresh: delete the rows that are there.
-        dry_run: only say what would run.
-        no_run: write pages of the rows that there are.
-        command: as it was typed.
-    """
-
-    out: Path
-    engine: str = "local"
-    workers: int | None = None
-    address: str | None = None
-    fresh: bool = False
-    dry_run: bool = False
-    no_run: bool = False
-    command: tuple[str, ...] = ()
+OUT = Path("expacc-reproduce")
 
 
-def ask_for(
-    data: Path | None, seeds: int | None, quick: bool, seed: int, device: str = "cpu"
+def recipe_options(
+    data: Path | None, repeats: int | None, quick: bool, seed: int, device: str = "cpu"
 ) -> "RecipeOptions":
     """What the user asked for, checked."""
     from expacc.recipes.recipe import RecipeOptions
 
     if data is not None and not data.expanduser().is_dir():
-        raise ValueError(f"--data must be a folder; got {str(data)!r}.")
-    if seeds is not None and seeds < 1:
-        raise ValueError(f"--seeds must be >= 1; got {seeds}.")
+        raise UsageError(f"--data must be a folder; got {str(data)!r}.")
+    if repeats is not None and repeats < 1:
+        raise UsageError(f"--repeats must be >= 1; got {repeats}.")
     folder = data.expanduser() if data is not None else None
-    return RecipeOptions(data=folder, seeds=seeds, quick=quick, seed=seed, device=device)
+    return RecipeOptions(data=folder, seeds=repeats, quick=quick, seed=seed, device=device)
 
 
 def _list(data: Path | None, screen: Screen) -> None:
@@ -111,8 +89,8 @@ def _minutes(minutes: float) -> str:
 
 def reproduce(
     name: str | None,
-    ask: "RecipeOptions",
-    where: Where,
+    options: "RecipeOptions",
+    how: RunOptions,
     screen: Screen,
     *,
     everything: bool = False,
@@ -121,118 +99,127 @@ def reproduce(
     from expacc.recipes.registry import recipe, recipes
 
     if name is not None and everything:
-        raise ValueError(f"NAME must be left out with --all; got {name!r}.")
-    if where.no_run and (where.fresh or where.dry_run):
-        raise ValueError("--no-run must stand without --fresh and --dry-run; got both.")
+        raise UsageError(f"NAME must be left out with --all; got {name!r}.")
+    if how.no_run and (how.overwrite or how.dry_run):
+        raise UsageError("--no-run must stand without --overwrite and --dry-run; got both.")
     if name is None:
         if everything:
-            _all(list(recipes().values()), ask, where, screen)
+            _all(list(recipes().values()), options, how, screen)
         else:
-            _list(ask.data, screen)
+            _list(options.data, screen)
         return
-    one = recipe(name)
-    if where.no_run:
-        result = _page(one, ask, where, screen)
+    with user_input():
+        one = recipe(name)
+    if how.no_run:
+        result = _page(one, options, how, screen)
     else:
-        _check_device(ask)
-        work = one.plan(ask)
-        if where.dry_run:
-            screen.give(_forecast(one, ask, work, where, screen))
+        _check_device(options)
+        work = _plan(one, options)
+        if how.dry_run:
+            screen.give(_forecast(one, options, work, how, screen))
             return
-        result = _run(one, ask, work, where, screen)
-    _book(ask, where, {})
-    page = result["page"]
-    screen.say(f"Page: {page}", "bold")
+        result = _run(one, options, work, how, screen)
+    _index(options, how, {})
+    screen.say(f"Page: {result['page']}", "bold")
     screen.give(result)
 
 
-def _all(found: Sequence["Recipe"], ask: "RecipeOptions", where: Where, screen: Screen) -> None:
-    """Everything that the data allows, one after the other; then the book."""
-    from expacc.recipes.results import folder_of
+def _check_device(options: "RecipeOptions") -> None:
+    from expacc.compare.study import check_device  # brings torch, which a list may not
+
+    check_device(options.device)
+
+
+def _plan(one: "Recipe", options: "RecipeOptions") -> "Work":
+    """Cut the work; what stands in the way of it, data that is not there above all, is a line."""
+    with user_input():
+        return one.plan(options)
+
+
+def _all(
+    found: Sequence["Recipe"], options: "RecipeOptions", how: RunOptions, screen: Screen
+) -> None:
+    """Everything that the data allows, one after the other; then the index."""
     from expacc.recipes.runner import has_rows
 
     left_out: dict[str, str] = {}
     results = []
-    if not where.no_run:
-        _check_device(ask)
+    if not how.no_run:
+        _check_device(options)
     for one in found:
-        if where.no_run:
-            if has_rows(folder_of(where.out, one.name, quick=ask.quick)):
-                results.append(_page(one, ask, where, screen))
+        if how.no_run:
+            if has_rows(_folder(one, options, how)):
+                results.append(_page(one, options, how, screen))
             continue
         try:
-            work = one.plan(ask)
-        except ValueError as error:  # nothing of it can be done; the others can
+            work = _plan(one, options)
+        except UsageError as error:  # nothing of it can be done; the others can
             left_out[one.name] = str(error)
             screen.warn(f"Left out {one.name}: {error}")
             continue
-        run = _forecast if where.dry_run else _run
-        results.append(run(one, ask, work, where, screen))
-    if where.dry_run:
+        run = _forecast if how.dry_run else _run
+        results.append(run(one, options, work, how, screen))
+    if how.dry_run:
         screen.give({"recipes": results, "left_out": left_out})
         return
-    book = shown_path(_book(ask, where, left_out))
-    screen.say(f"Book: {book}", "bold")
-    screen.give({"book": book, "recipes": results, "left_out": left_out})
+    index = shown_path(_index(options, how, left_out))
+    screen.say(f"Index: {index}", "bold")
+    # Its old name, book, goes with the next release.
+    screen.give({"index": index, "book": index, "recipes": results, "left_out": left_out})
 
 
-def _check_device(ask: "RecipeOptions") -> None:
-    from expacc.compare.study import check_device
-
-    check_device(ask.device)
-
-
-def _folder(one: "Recipe", ask: "RecipeOptions", where: Where) -> Path:
+def _folder(one: "Recipe", options: "RecipeOptions", how: RunOptions) -> Path:
     from expacc.recipes.results import folder_of
 
-    return folder_of(where.out, one.name, quick=ask.quick)
+    return folder_of((how.out or OUT), one.name, quick=options.quick)
 
 
 def _run(
-    one: "Recipe", ask: "RecipeOptions", work: "Work", where: Where, screen: Screen
+    one: "Recipe", options: "RecipeOptions", work: "Work", how: RunOptions, screen: Screen
 ) -> dict[str, Any]:
     """Run what is not done yet and write the page."""
     from expacc.recipes.runner import How, run_recipe
 
-    out = _folder(one, ask, where)
+    out = _folder(one, options, how)
     for sentence in work.missing:
         screen.warn(sentence)
     runs = sum(item.runs for item in work.items)
     screen.remark(
         f"{one.name}: {runs:,} runs in {len(work.items)} parts → {shown_path(out)}", "bold"
     )
-    how = How(
-        command=_command(one, where),
-        engine=where.engine,  # type: ignore[arg-type] # checked there
-        workers=where.workers,
-        address=where.address,
-        progress=screen.progress,
-        fresh=where.fresh,
-    )
-    try:
-        result, outcome = run_recipe(one, ask, work, out, how)
+    with how.resumable(out):
+        result, outcome = run_recipe(
+            one,
+            options,
+            work,
+            out,
+            How(
+                command=_command(one, how),
+                engine=how.engine,  # type: ignore[arg-type] # checked there
+                workers=how.workers,
+                address=how.address,
+                progress=screen.progress,
+                fresh=how.overwrite,
+            ),
+        )
         if outcome.skipped:
             screen.remark(f"{outcome.skipped} of {len(work.items)} parts were there already.")
         return _tell(result, out, screen)
-    except KeyboardInterrupt:
-        again = [word for word in where.command if word != "--fresh"]
-        raise Interrupted(
-            f"Stopped; what was finished is saved in {shown_path(out)}. "
-            f"To go on: {shlex.join(again) or 'run the same command again'}"
-        ) from None
 
 
-def _command(one: "Recipe", where: Where) -> str:
+def _command(one: "Recipe", how: RunOptions) -> str:
     """What makes this page alone: --all becomes the recipe's name."""
-    words = [one.name if word == "--all" else word for word in where.command]
-    return shlex.join(word for word in words if word != "--fresh")
+    words = [one.name if word == "--all" else word for word in how.command]
+    return shlex.join(word for word in words if word != "--overwrite")
 
 
-def _page(one: "Recipe", ask: "RecipeOptions", where: Where, screen: Screen) -> dict[str, Any]:
+def _page(
+    one: "Recipe", options: "RecipeOptions", how: RunOptions, screen: Screen
+) -> dict[str, Any]:
     """The page anew, of the rows that there are."""
     from expacc.recipes.runner import load_result
 
-    out = _folder(one, ask, where)
+    out = _folder(one, options, how)
     return _tell(load_result(one, out), out, screen)
 
 
@@ -250,24 +237,24 @@ def _tell(result: Any, out: Path, screen: Screen) -> dict[str, Any]:
     return {**content, "page": shown_path(out / PAGE)}
 
 
-def _book(ask: "RecipeOptions", where: Where, left_out: Mapping[str, str]) -> Path:
+def _index(options: "RecipeOptions", how: RunOptions, left_out: Mapping[str, str]) -> Path:
     from expacc.recipes.registry import recipes
     from expacc.recipes.results import write_book
 
-    return write_book(where.out, recipes(), quick=ask.quick, left_out=left_out)
+    return write_book((how.out or OUT), recipes(), quick=options.quick, left_out=left_out)
 
 
 def _forecast(
-    one: "Recipe", ask: "RecipeOptions", work: "Work", where: Where, screen: Screen
+    one: "Recipe", options: "RecipeOptions", work: "Work", how: RunOptions, screen: Screen
 ) -> dict[str, Any]:
     """What would run, and how long it takes on two cores."""
     from expacc.recipes.runner import parts_done
 
-    out = _folder(one, ask, where)
-    runs, done = sum(item.runs for item in work.items), parts_done(one, ask, work, out)
+    out = _folder(one, options, how)
+    runs, done = sum(item.runs for item in work.items), parts_done(one, options, work, out)
     for sentence in work.missing:
         screen.warn(sentence)
-    minutes = min(one.minutes, 1.0) if ask.quick else one.minutes
+    minutes = min(one.minutes, 1.0) if options.quick else one.minutes
     screen.say(
         f"{one.name}: {runs:,} runs in {len(work.items)} parts, {done} of them done; all takes "
         f"about {_minutes(minutes)} on two idle cores. It would write to {shown_path(out)}."

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 from expacc.report.words import p_text
 from expacc.stats.many_tables import check_names, win_tie_loss
 from expacc.stats.one_table import PairedTest
+from expacc.stats.p_values import visible_gain, visible_gain_over_tables
 from expacc.stats.rank_tests import wilcoxon_against
 from expacc.stats.score_table import check_share, read_scores
-from expacc.stats.sensitivity import visible_gain, visible_gain_over_tables
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,13 @@ how the table was read and preprocessed, its digest, and the digests of the othe
 in it is executed.
 """
 
+import csv
 import hashlib
+import io
+import itertools
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,19 +22,30 @@ from numpy.typing import NDArray
 
 from expacc.compare.leaderboard import leaderboard
 from expacc.compare.record import StudyRecord
-from expacc.compare.runtime_model import check_size, trials_for
 from expacc.compare.study import Settings, check_device
-from expacc.compare.work import MODELS, Bench
+from expacc.compare.training_budget import MODELS, check_size, trials_for
+from expacc.compare.work import FoldTrainer
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
+from expacc.data.reading import read_grid
 from expacc.errors import check_choice
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
-from expacc.estimator.saving import FILES, build, read_files
+from expacc.estimator.saving import FILES, build, cv_results, read_files
 from expacc.files import read_whole, write_whole
+from expacc.plain import UsageError, plain, safe_cell
 from expacc.report.loss_names import loss_name
 from expacc.runner.items import WorkItem
 from expacc.stored import check_shape, is_sealed, parse_json, seal
 
-__all__ = ["Deployed", "train_by_choice", "train_loss", "winner_of"]
+__all__ = [
+    "Deployed",
+    "accuracy_on",
+    "check_place",
+    "train_by_choice",
+    "train_loss",
+    "winner_of",
+    "with_predictions",
+    "write_table",
+]
 
 FACTS = "table.json"
 FORMAT, VERSION = "expacc table model", 1
@@ -84,10 +99,10 @@ class Deployed:
             try:
                 labels += map(str, self.classifier.predict(features))
                 chances.append(self.classifier.predict_proba(features))
-            except ValueError as error:
+            except UsageError as error:
                 if start == 0:
                     raise
-                raise ValueError(f"In the rows from {start} on: {error}") from None
+                raise UsageError(f"In the rows from {start} on: {error}") from None
         return labels, np.concatenate(chances)
 
     @property
@@ -122,17 +137,20 @@ class Deployed:
         files = read_files(folder)
         for name, data in files.items():
             if content["sha256"][name] != _digest(data):
-                raise ValueError(
+                raise UsageError(
                     f"{folder / name} must be as expacc fit wrote it; it was changed, or fit was "
                     "stopped while it wrote. Fit anew."
                 )
         classifier = build(AccuracyClassifier, folder, files)
-        preprocessor = Preprocessor.from_json(content["preprocessor"])
+        try:
+            preprocessor = Preprocessor.from_json(content["preprocessor"])
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         found = cls(classifier, preprocessor, _options(content["options"]), content["facts"])
         if list(found.classes) != content["classes"] or (
             preprocessor.width != classifier.n_features_in_
         ):
-            raise ValueError(f"{folder} must hold files of one model; they differ. Fit anew.")
+            raise UsageError(f"{folder} must hold files of one model; they differ. Fit anew.")
         if not is_sealed(content):
             raise _damaged(folder / FACTS)
         return found
@@ -146,7 +164,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
     try:
         data = read_whole(path, LARGEST)
     except FileNotFoundError:
-        raise ValueError(
+        raise UsageError(
             f"{path.parent} must be a folder that expacc fit wrote; it has no {FACTS}."
         ) from None
     try:
@@ -155,7 +173,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise _damaged(path) from None
     if not known:
-        raise ValueError(f"{path} must be a {FORMAT} of version {VERSION}. Update expacc.")
+        raise UsageError(f"{path} must be a {FORMAT} of version {VERSION}. Update expacc.")
     try:
         check_shape(content, _SHAPE, "it")
     except ValueError:
@@ -163,8 +181,8 @@ def _read_facts(path: Path) -> dict[str, Any]:
     return dict(content)
 
 
-def _damaged(path: Path) -> ValueError:
-    return ValueError(f"{path} must be as expacc fit wrote it; it is damaged. Fit anew.")
+def _damaged(path: Path) -> UsageError:
+    return UsageError(f"{path} must be as expacc fit wrote it; it is damaged. Fit anew.")
 
 
 def _options(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,11 +190,11 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(ReadOptions)} - set(_OF_A_TABLE)
     if not set(found) <= known:
         odd = sorted(set(found) - known)[0]
-        raise ValueError(f"the saved options must be those of a table; got {odd!r:.40}. Fit anew.")
+        raise UsageError(f"the saved options must be those of a table; got {odd!r:.40}. Fit anew.")
     try:
         ReadOptions(**found)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the saved options must be those of a table; {error} Fit anew.") from None
+        raise UsageError(f"the saved options must be those of a table; {error} Fit anew.") from None
     return dict(found)
 
 
@@ -205,7 +223,9 @@ def train_by_choice(
     check_device(device)
     check_size(table)
     preprocessor = Preprocessor.fit(table)
-    classifier = AccuracyClassifierCV(hidden=MODELS[model].hidden, random_state=seed, device=device)
+    classifier = AccuracyClassifierCV(
+        hidden_layer_sizes=MODELS[model].hidden, random_state=seed, device=device
+    )
     labels = np.array(table.target.classes)[table.target.codes]
     classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
     return _deployed(classifier, preprocessor, table, "chosen by cross-validation")
@@ -236,20 +256,20 @@ def train_loss(
     payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
     payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
     payload |= {"device": check_device(device)}
-    bench = Bench(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
-    _, best = bench.search()
+    trainer = FoldTrainer(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    _, best = trainer.search()
     found = best[loss]
     result = None
     if found is not None:
-        run = bench.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(bench.own), None)
-        result, _ = bench.together({loss: run})[loss]
+        run = trainer.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(trainer.own), None)
+        result, _ = trainer.together({loss: run})[loss]
     if found is None or result is None or result.model is None:
-        raise ValueError(
+        raise UsageError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "
             "trial. Use another --loss, or more --trials."
         )
     trial, row, calibration = found
-    classifier = AccuracyClassifier(loss=loss, hidden=MODELS[model].hidden, random_state=seed)
+    classifier = AccuracyClassifier(loss, MODELS[model].hidden, random_state=seed)
     classifier.classes_ = np.array(table.target.classes)
     classifier.n_features_in_ = preprocessor.width
     classifier.layers_ = [
@@ -258,8 +278,9 @@ def train_loss(
     ]
     classifier.temperature_ = calibration.temperature
     classifier.bend_ = calibration.bend
-    classifier.chosen_ = {"loss": loss, **trial.found}
-    classifier.held_out_ = {loss: row.metrics["validation_accuracy"]}
+    classifier.best_params_ = {"loss": loss, **trial.found}
+    score = row.metrics["validation_accuracy"]
+    classifier.cv_results_ = cv_results([(classifier.best_params_, score)])
     return _deployed(classifier, preprocessor, table, f"best of {count} trials")
 
 
@@ -272,16 +293,89 @@ def winner_of(record: StudyRecord, table: Table) -> str:
         and facts.features == len(table.columns)
     ]
     if not same:
-        raise ValueError(
+        raise UsageError(
             f"DATA must be a table of the study, the same file read alike; {table.name!r} with "
             f"target {table.target.name!r} and {len(table.columns)} feature(s) is not. It has: "
             f"{', '.join(repr(name) for name in record.tables)}."
         )
     board = leaderboard(record).board(same[0].name)
     if board is None or not board.answer.choice:
-        raise ValueError(
+        raise UsageError(
             f"--from must be a finished study; {same[0].name!r} has no answer yet. Run its "
             "command again to finish it, or name a --loss."
         )
     names = {loss_name(loss): loss for loss in record.settings["losses"]}
     return str(names[board.answer.choice])
+
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_ROWS = 4096
+
+
+def check_place(out: Path | None) -> None:
+    """Raise for a file that cannot be, or would not be what its name says, before any work."""
+    if out is None:
+        return
+    if out.suffix.lower() not in _DELIMITERS:
+        raise UsageError(f"--out must end with .csv or .tsv; got {str(out)!r}.")
+    if not out.parent.is_dir():
+        raise UsageError(f"--out must be in a folder that exists; {str(out.parent)!r} does not.")
+
+
+def with_predictions(
+    deployed: Deployed,
+    data: str | Path,
+    given: Mapping[str, Any],
+    labels: Sequence[str],
+    chances: NDArray[np.float64],
+) -> tuple[list[str], list[Iterable[Any]]]:
+    """Names and columns: those of the file as written, then prediction and probabilities."""
+    grid, _, _ = read_grid(data, ReadOptions(**deployed.reading(given)))
+    names = list(grid.names)
+    columns: list[Iterable[Any]] = [*grid.columns]
+    added: list[tuple[str, Iterable[Any]]] = [("prediction", labels)]
+    for place, name in enumerate(deployed.classes):
+        # Nine digits say all that a probability of a model can; zeros at the end say nothing.
+        shares = map("{:.9g}".format, chances[:, place])
+        added.append((f"probability {safe_cell(name)}", shares))
+    for name, values in added:
+        while name in names:  # the file may hold predictions of another model
+            name += "'"
+        names.append(name)
+        columns.append(values)
+    return names, columns
+
+
+def write_table(names: Sequence[str], columns: Sequence[Iterable[Any]], out: Path | None) -> None:
+    """To a file, whole or not at all, or to standard output; always with a header.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+    """
+    sign = "," if out is None else _DELIMITERS[out.suffix.lower()]
+    parts = _lines(itertools.chain([names], zip(*columns, strict=True)), sign)
+    if out is not None:
+        write_whole(out, "".join(parts))
+        return
+    for part in parts:
+        sys.stdout.write(plain(part) if sys.stdout.isatty() else part)
+
+
+def _lines(rows: Iterable[Sequence[Any]], sign: str) -> Iterator[str]:
+    """Lines of text, some thousand at a time: a buffer for all takes four bytes a letter."""
+    rows = iter(rows)
+    while some := list(itertools.islice(rows, _ROWS)):
+        text = io.StringIO(newline="")
+        writer = csv.writer(text, delimiter=sign, lineterminator="\n")
+        for row in some:
+            writer.writerow([safe_cell(cell) if isinstance(cell, str) else cell for cell in row])
+        yield text.getvalue()
+
+
+def accuracy_on(table: Table, predicted: Sequence[str]) -> tuple[int, float] | None:
+    """Rows with a label, and the share of them that are predicted right; None without labels."""
+    if table.labels is None:
+        return None
+    pairs = [(a, b) for a, b in zip(table.labels.texts(), predicted, strict=True) if a is not None]
+    if not pairs:
+        return None
+    return len(pairs), sum(a == b for a, b in pairs) / len(pairs)

@@ -1,8 +1,10 @@
-"""The leaderboard of a whole study: one table, or several ranked together."""
+"""The leaderboard of a whole study: one table, or several ranked together; as files, too."""
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -17,6 +19,7 @@ from expacc.compare.leaderboard_table import (
     table_board,
 )
 from expacc.compare.record import StudyRecord
+from expacc.plain import csv_text
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.stats.many_tables import (
     CriticalDifference,
@@ -29,7 +32,14 @@ from expacc.stats.many_tables import (
 from expacc.stats.rank_tests import wilcoxon_against
 from expacc.stats.score_table import Floats
 
-__all__ = ["Entry", "Failure", "Leaderboard", "Overall", "OverallEntry", "leaderboard"]
+__all__ = [
+    "Leaderboard",
+    "Overall",
+    "OverallEntry",
+    "leaderboard",
+    "leaderboard_csv",
+    "leaderboard_json",
+]
 
 
 @dataclass(frozen=True)
@@ -192,45 +202,40 @@ def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, .
     return overall, tuple(notes)
 
 
+def _overall_entry(loss: str, own: Sequence[Entry], reference: Floats) -> OverallEntry:
+    """One loss over the tables: what is told of every loss; ranks and tests come later."""
+    accuracies = np.array([entry.accuracy for entry in own], np.float64)
+    (against, _) = win_tie_loss(np.stack([accuracies, reference], 1), 1)
+    gaps = accuracies - reference
+    mean = float(gaps.mean())
+    reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
+    errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
+    return OverallEntry(
+        loss,
+        loss_name(loss),
+        accuracy=float(accuracies.mean()),
+        mean_rank=math.nan,
+        difference=mean,
+        interval=(mean - reach, mean + reach),  # by t over tables
+        adjusted_p=None,
+        verdict="outside",
+        against=against,
+        calibration_error=float(np.mean(errors)) if errors else None,
+        seconds=sum(entry.seconds for entry in own),
+    )
+
+
 def _outside(
     boards: Sequence[TableBoard], tables: Sequence[str], reference: Floats
 ) -> OverallEntry | None:
     """scikit-learn's logistic regression beside the losses: unranked, untested."""
+    found = [(board, board.entry(OUTSIDE)) for board in boards if board.table in tables]
     own = [
         entry
-        for board in boards
-        if board.table in tables
-        for entry in board.entries
-        if entry.loss == OUTSIDE
-        and entry.accuracy is not None
-        and len(entry.folds) == len(board.folds)
+        for board, entry in found
+        if entry and entry.accuracy is not None and len(entry.folds) == len(board.folds)
     ]
-    if len(own) < len(tables):
-        return None
-    accuracies = np.array([entry.accuracy for entry in own], np.float64)
-    (against, _) = win_tie_loss(np.stack([accuracies, reference], 1), 1)
-    difference, interval = _mean_gap(accuracies - reference)
-    errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
-    return OverallEntry(
-        OUTSIDE,
-        loss_name(OUTSIDE),
-        float(accuracies.mean()),
-        math.nan,
-        difference,
-        interval,
-        None,
-        "outside",
-        against,
-        float(np.mean(errors)) if errors else None,
-        sum(entry.seconds for entry in own),
-    )
-
-
-def _mean_gap(gaps: Floats) -> tuple[float, tuple[float, float]]:
-    """The mean over tables and its 95 % interval, by t."""
-    reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
-    mean = float(gaps.mean())
-    return mean, (mean - reach, mean + reach)
+    return _overall_entry(OUTSIDE, own, reference) if len(own) == len(tables) else None
 
 
 def _overall_entries(
@@ -240,31 +245,85 @@ def _overall_entries(
     ranks: CriticalDifference,
 ) -> tuple[OverallEntry, ...]:
     reference = losses.index(REFERENCE)
-    against = win_tie_loss(accuracies, reference)
     tested = wilcoxon_against(accuracies, reference)
     rank = dict(zip(ranks.names, ranks.mean_ranks, strict=True))
     found = []
     for column, loss in enumerate(losses):
-        own = [row[column] for row in entries]
-        mean, interval = _mean_gap(accuracies[:, column] - accuracies[:, reference])
-        errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
-        itself = column == reference
-        verdict: Verdict = "reference" if itself else "even"
-        if tested.adjusted[column] <= SIGNIFICANCE:
-            verdict = "better" if tested.leaning[column] > 0 else "worse"
-        found.append(
-            OverallEntry(
-                loss,
-                loss_name(loss),
-                float(accuracies[:, column].mean()),
-                rank[loss_name(loss)],
-                None if itself else mean,
-                None if itself else interval,
-                None if itself else float(tested.adjusted[column]),
-                verdict,
-                against[column],
-                float(np.mean(errors)) if errors else None,
-                sum(e.seconds for e in own),
-            )
-        )
+        one = _overall_entry(loss, [row[column] for row in entries], accuracies[:, reference])
+        one = replace(one, mean_rank=rank[one.name])
+        if column == reference:
+            one = replace(one, difference=None, interval=None, verdict="reference")
+        else:
+            leaning: Verdict = "better" if tested.leaning[column] > 0 else "worse"
+            p_value = float(tested.adjusted[column])
+            verdict: Verdict = leaning if p_value <= SIGNIFICANCE else "even"
+            one = replace(one, adjusted_p=p_value, verdict=verdict)
+        found.append(one)
     return tuple(sorted(found, key=lambda e: (e.mean_rank, loss_order(e.loss))))
+
+
+_COLUMNS = (
+    *("table", "noise", "loss", "verdict", "accuracy", "spread", "difference", "low", "high"),
+    *("test", "p", "adjusted_p", "wins", "ties", "losses", "calibration_error", "log_loss"),
+    *("balanced_accuracy", "seconds", "folds", "failures"),
+)
+
+
+def leaderboard_csv(board: Leaderboard) -> str:
+    """One line per table, share of wrong labels and loss; accuracies are fractions."""
+
+    def line(one: TableBoard, entry: Entry) -> Sequence[Any]:
+        low, high = entry.test.interval if entry.test else (None, None)
+        return (
+            *(one.table, one.noise, entry.loss, entry.verdict, entry.accuracy, entry.spread),
+            *(entry.difference, low, high, entry.test.test if entry.test else None),
+            *(entry.test.p_value if entry.test else None, entry.adjusted_p),
+            *(entry.wins, entry.ties, entry.losses, entry.metrics.get("calibration_error")),
+            *(entry.metrics.get("log_loss"), entry.metrics.get("balanced_accuracy")),
+            *(entry.seconds, len(entry.folds), len(entry.failures)),
+        )
+
+    boards = (*board.boards, *board.noisy)
+    return csv_text(_COLUMNS, (line(one, entry) for one in boards for entry in one.entries))
+
+
+def leaderboard_json(record: StudyRecord, board: Leaderboard) -> str:
+    """Everything on the leaderboard, with every fold, test and failure."""
+    overall = board.overall
+    content = {
+        "answer": asdict(board.answer),
+        "verdict": board.verdict,
+        "settings": dict(record.settings),
+        "tables": [_board(one) for one in (*board.boards, *board.noisy)],
+        "overall": overall
+        and {
+            "tables": overall.tables,
+            "entries": [asdict(entry) for entry in overall.entries],
+            "overall_test": asdict(overall.ranks.overall),
+        },
+        "failures": [asdict(failure) for failure in board.failures],
+        "notes": board.notes,
+        "versions": dict(record.versions),
+        "command": record.command,
+    }
+    return json.dumps(_finite(content), indent=1, allow_nan=False, default=str) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity and no NaN: they become text."""
+    if isinstance(value, Mapping):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _board(one: TableBoard) -> dict[str, Any]:
+    return {
+        "table": one.table,
+        "noise": one.noise,
+        "protocol": one.protocol.text,
+        "complete": one.complete,
+        "answer": asdict(one.answer),
+        "entries": [asdict(entry) for entry in one.entries],
+    }

@@ -10,19 +10,86 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
-from expacc.compare.protocol import Protocol, read_protocol
-from expacc.compare.record import StudyRecord, TableFacts
-from expacc.compare.row_scores import right_by_repetition, right_by_seed
+from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.runner.rows import Row
-from expacc.stats.adjustment import adjust
-from expacc.stats.one_table import PairedTest, combined_5x2_f, corrected_paired_t
-from expacc.stats.row_tests import mcnemar, paired_rows
-from expacc.stats.score_table import NEGLIGIBLE
+from expacc.stats.one_table import (
+    PairedTest,
+    combined_5x2_f,
+    corrected_paired_t,
+    mcnemar,
+    paired_rows,
+)
+from expacc.stats.p_values import adjust
+from expacc.stats.score_table import NEGLIGIBLE, Floats
 
-__all__ = ["SIGNIFICANCE", "Entry", "Failure", "TableBoard", "table_board"]
+__all__ = [
+    "SIGNIFICANCE",
+    "Entry",
+    "Failure",
+    "TableBoard",
+    "right_by_repetition",
+    "right_by_seed",
+    "table_board",
+]
+
+
+def right_by_seed(rows: Sequence[Row], facts: TableFacts) -> dict[int, dict[int, bool]]:
+    """Seed → row number → whether the prediction is the given label."""
+    found = {}
+    for row in rows:
+        if row.failure is None and row.predictions is not None:
+            said = row.predictions
+            right = (said.predicted == facts.labels[said.rows]).tolist()
+            found[row.seed] = dict(zip(said.rows.tolist(), right, strict=True))
+    return found
+
+
+def right_by_repetition(
+    rows: Sequence[Row], facts: TableFacts, folds: Sequence[str]
+) -> Floats | None:
+    """For each repetition and row of the table, the share of seeds that were right.
+
+    A repetition is a run of folds that test no row twice. NaN stands for rows that no fold tests.
+
+    Returns:
+        Shape (repetitions, rows); None where repetitions do not all have as many folds and test
+        the same rows, or where a fold has no predictions.
+    """
+    repetitions: list[Floats] = []
+    counts: list[int] = []
+    for fold in folds:
+        tested = _tested(rows, facts, fold)
+        if tested is None:
+            return None
+        places, right = tested
+        if not repetitions or not np.isnan(repetitions[-1][places]).all():
+            repetitions.append(np.full(facts.rows, np.nan))
+            counts.append(0)
+        repetitions[-1][places] = right
+        counts[-1] += 1
+    table = np.array(repetitions)
+    same = (np.isnan(table) == np.isnan(table[:1])).all() if len(table) else False
+    return table if same and len(set(counts)) == 1 else None
+
+
+def _tested(
+    rows: Sequence[Row], facts: TableFacts, fold: str
+) -> tuple[NDArray[np.int32], Floats] | None:
+    """The test rows of a fold, and the share of seeds that were right about each."""
+    said = [
+        row.predictions
+        for row in rows
+        if row.fold == fold and row.failure is None and row.predictions is not None
+    ]
+    if not said or any(not np.array_equal(one.rows, said[0].rows) for one in said):
+        return None
+    right = [one.predicted == facts.labels[one.rows] for one in said]
+    return said[0].rows, np.mean(right, axis=0)
+
 
 SIGNIFICANCE = 0.05
 Verdict = Literal["reference", "better", "worse", "even", "unfinished", "outside"]

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from expacc.compare.protocol import read_protocol
-from expacc.compare.record import StudyRecord
+from expacc.compare.record import StudyRecord, read_protocol
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name

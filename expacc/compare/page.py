@@ -4,14 +4,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from expacc.compare.figures_folds import difference_chart, fold_chart, noise_chart
-from expacc.compare.figures_predictions import confusion, reliability_chart
-from expacc.compare.figures_tables import profile_chart, rank_chart, table_difference_chart
-from expacc.compare.figures_training import curve_chart, search_chart
-from expacc.compare.leaderboard import Leaderboard, leaderboard
+from expacc.compare.figures_runs import confusion, curve_chart, reliability_chart, search_chart
+from expacc.compare.figures_scores import (
+    difference_chart,
+    fold_chart,
+    noise_chart,
+    profile_chart,
+    rank_chart,
+    table_difference_chart,
+)
+from expacc.compare.leaderboard import Leaderboard, leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.leaderboard_table import Entry, TableBoard
 from expacc.compare.methods import methods_text, setting_text
-from expacc.compare.page_files import leaderboard_csv, leaderboard_json, suspects_csv
 from expacc.compare.page_tables import (
     board_table,
     confusion_table,
@@ -22,7 +26,7 @@ from expacc.compare.page_tables import (
     test_table,
 )
 from expacc.compare.record import StudyRecord
-from expacc.compare.suspects import Suspects, suspects
+from expacc.compare.suspects import Suspects, suspects, suspects_csv
 from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import Chart

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from expacc.compare.figures_predictions import Changed, Confusion
+from expacc.compare.figures_runs import Changed, Confusion
 from expacc.compare.leaderboard import Leaderboard, Overall
 from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord

@@ -1,38 +1,44 @@
-"""A study from tables to rows: plan it, run it, and read it back."""
+"""A study from tables to rows: plan it, run it, read it back, and say how long it will take."""
 
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from expacc.compare.record import StudyRecord, TableFacts
-from expacc.compare.record_checks import (
+from expacc.compare.record import (
+    StudyRecord,
+    TableFacts,
+    check_folds,
     check_rows_of_study,
     check_settings,
     read_notes,
+    read_protocol,
     read_tables,
 )
-from expacc.compare.runtime_model import check_size, trials_for
 from expacc.compare.serialize import pack_splits, pack_table
-from expacc.compare.training_budget import PROTOCOL
-from expacc.compare.work import MODELS, failed_rows, runs_in
+from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
+from expacc.compare.work import failed_rows, runs_in
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.errors import check_choice, check_count, check_number
+from expacc.plain import UsageError
 from expacc.report.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
 from expacc.runner.rows import Row
-from expacc.runner.store import Store
-from expacc.runner.store_errors import unreadable
+from expacc.runner.store import FILE, Store
+from expacc.runner.store_files import unreadable_error
 from expacc.training import LOSS_NAMES
 
 __all__ = ["Settings", "Study", "load_record", "plan_study", "progress_of", "run_study"]
 
 EXECUTOR = "expacc.compare.work:execute"
+START = 5.0  # seconds until workers are up
 NEVER_ALONE = "complement_entropy"  # it knows nothing of the true class's own score
 
 
@@ -72,7 +78,9 @@ class Settings:
         check_count("seeds", self.seeds)
         for share in self.label_noise:
             check_number("label_noise", share, low=0, high=1, open_high=True)
-        _read_folds(self.folds)
+        if self.seed < 0:
+            raise ValueError(f"seed must be >= 0; got {self.seed}.")
+        check_folds(self.folds)
 
 
 @dataclass(frozen=True)
@@ -105,45 +113,34 @@ class Study:
         return counts[0] if len(counts) == 1 else counts
 
 
-def _read_folds(folds: str) -> tuple[str, int, int]:
-    """Kind, repeats and folds of the setting."""
-    if folds in ("5x2", "holdout"):
-        return folds, 5, 2
-    repeats, _, count = folds.replace("×", "x").rpartition("x")
-    if not count.isdecimal() or (repeats and not repeats.isdecimal()):
-        raise ValueError(f"folds must be 5x2, a number, RxK or holdout; got {folds!r}.")
-    if int(count) < 2:
-        raise ValueError(f"folds must be at least 2; got {folds!r}. For one split use holdout.")
-    return "folds", int(repeats or 1), int(count)
-
-
-def _splits(table: Table, settings: Settings) -> Splits:
-    labels, classes = table.target.codes, table.target.classes
-    kind, repeats, count = _read_folds(settings.folds)
-    if kind == "holdout":
-        if table.given:
-            return given_splits(table)
-        return holdout(labels, 0.3, seed=settings.seed, name=table.name, classes=classes)
-    if kind == "5x2":
-        return five_by_two(labels, seed=settings.seed, name=table.name, classes=classes)
-    return stratified_folds(
-        labels, count, repeats, seed=settings.seed, name=table.name, classes=classes
-    )
-
-
-def _named(splits: Splits, settings: Settings) -> list[Split]:
-    """The splits under the names that rows carry: 1a … 5b, 1 … 10, 1.1 … 3.10 or holdout."""
-    kind, repeats, count = _read_folds(settings.folds)
+def _splits(table: Table, settings: Settings) -> tuple[list[Split], tuple[str, ...]]:
+    """The folds under the names that rows carry: 1a … 5b, 1 … 10, 1.1 … 3.10 or holdout; notes."""
+    protocol = read_protocol(settings.folds)
+    labels, parts, repeats = table.target.codes, protocol.parts, protocol.repeats
+    options: dict[str, Any] = {
+        "seed": settings.seed,
+        "name": table.name,
+        "classes": table.target.classes,
+    }
+    splits: Splits
+    if protocol.kind == "holdout" and table.given:
+        splits = given_splits(table)
+    elif protocol.kind == "holdout":
+        splits = holdout(labels, 0.3, **options)
+    elif protocol.kind == "5x2":
+        splits = five_by_two(labels, **options)
+    else:
+        splits = stratified_folds(labels, parts, repeats, **options)
     found = list(splits)
-    if kind == "5x2":
-        names = [f"{place // 2 + 1}{'ab'[place % 2]}" for place in range(len(found))]
+    names = [str(place + 1) for place in range(len(found))]
+    if protocol.kind == "5x2":
+        names = list(protocol.folds)
     elif len(found) == 1:
         names = ["holdout"]
-    elif kind == "folds" and repeats > 1:
-        names = [f"{place // count + 1}.{place % count + 1}" for place in range(len(found))]
-    else:
-        names = [str(place + 1) for place in range(len(found))]
-    return [split.renamed(name) for split, name in zip(found, names, strict=True)]
+    elif repeats > 1:
+        names = [f"{place // parts + 1}.{place % parts + 1}" for place in range(len(found))]
+    named = [split.renamed(name) for split, name in zip(found, names, strict=True)]
+    return named, tuple(splits.notes)
 
 
 def check_device(device: str) -> str:
@@ -153,7 +150,7 @@ def check_device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError):  # torch's own go on for lines
-        raise ValueError(
+        raise UsageError(
             f"device must be one that torch can use here; got {device!r}. Use cpu."
         ) from None
     return device
@@ -164,21 +161,33 @@ def plan_study(
 ) -> Study:
     """Cut a study into work items: one per table, fold and share of noise.
 
-    With ``only_plan`` folds have a size but no rows, and it cannot be run.
+    Args:
+        tables: with different names.
+        settings: what to do with them.
+        device: of the training.
+        only_plan: folds have a size but no rows, and the study cannot be run.
+
+    Returns:
+        What ``run_study`` runs.
+
+    Example:
+        >>> from expacc.data import read_table
+        >>> study = plan_study([read_table("iris")], Settings(trials=2, folds="2"))
+        >>> len(study.items), study.runs
+        (2, 50)
     """
     check_device(device)
     facts, items, notes = {}, [], []
     shared: dict[str, Any] = {}
     for table in tables:
         if table.name in facts:
-            raise ValueError(f"tables must have different names; got {table.name!r} twice.")
+            raise UsageError(f"tables must have different names; got {table.name!r} twice.")
         check_size(table)
         try:
-            dealt = _splits(table, settings)
-        except ValueError as error:
-            raise ValueError(f"{table.name}: {error}") from None
-        notes += [f"{table.name}: {note}" for note in dealt.notes]
-        splits = _named(dealt, settings)
+            splits, remarks = _splits(table, settings)
+        except ValueError as error:  # more folds than rows, a class too rare …
+            raise UsageError(f"{table.name}: {error}") from None
+        notes += [f"{table.name}: {remark}" for remark in remarks]
         shared |= pack_table(table)
         if only_plan:
             shared |= {
@@ -242,28 +251,19 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def best_so_far(rows: Sequence[Row]) -> str:
-    """For the bar: the loss of the best mean accuracy in the final rows seen last."""
-    scores: dict[str, list[float]] = {}
-    for row in rows:
-        if row.kind == "final" and row.failure is None:
-            scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
-    if not scores:
-        return ""
-    means = {loss: float(np.mean(found)) for loss, found in scores.items()}
-    best = max(means, key=means.__getitem__)
-    return f"{loss_name(best)} {100 * means[best]:.1f} %"
-
-
 class _Best:
-    """The best loss over all rows so far."""
+    """For the bar: the loss of the best mean accuracy over all final rows so far."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.scores: dict[str, list[float]] = {}
 
     def __call__(self, rows: Sequence[Row]) -> str:
-        self.rows += [row for row in rows if row.kind == "final"]
-        return best_so_far(self.rows)
+        for row in rows:
+            if row.kind == "final" and row.failure is None:
+                self.scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
+        means = {loss: float(np.mean(found)) for loss, found in self.scores.items()}
+        best = max(means, key=means.__getitem__, default="")
+        return f"{loss_name(best)} {100 * means[best]:.1f} %" if best else ""
 
 
 def run_study(
@@ -277,14 +277,26 @@ def run_study(
     progress: bool = True,
     resume: bool = True,
 ) -> tuple[StudyRecord, Outcome]:
-    """Run what is not done yet, and return all of it."""
+    """Run what is not done yet, and return all of it.
+
+    Args:
+        study: as planned.
+        folder: created if there is none; a study that is there goes on.
+        command: what to type to repeat it, for the record.
+        engine, workers, address, progress: as for ``run_items``.
+        resume: False begins anew and deletes the rows that are there.
+
+    Returns:
+        The study as it is on disk, and what this call did.
+    """
     now = datetime.datetime.now(datetime.UTC)
     begun = {
         "started": now.strftime("%Y-%m-%d %H:%M UTC"),
         "tables": [_facts_json(facts) for facts in study.tables.values()],
     }
     with Store.open(folder, identity(study), resume=resume, notes=begun) as store:
-        notes = _notes(store)
+        with _believed(store):
+            before = float(read_notes(store.notes()).get("seconds", 0.0))
         store.set_note("command", command)
         outcome = run_items(
             store,
@@ -298,8 +310,7 @@ def run_study(
             progress=progress,
             best=_Best(),
         )
-        spent = float(notes.get("seconds", 0.0)) + outcome.seconds
-        store.set_note("seconds", spent)
+        store.set_note("seconds", before + outcome.seconds)
     return load_record(folder), outcome
 
 
@@ -313,19 +324,22 @@ def _facts_json(facts: TableFacts) -> dict[str, Any]:
 def load_record(folder: str | Path) -> StudyRecord:
     """A study as it is on disk, running or finished, checked.
 
+    Args:
+        folder: of the study.
+
+    Returns:
+        Its settings, tables and rows so far.
+
     Raises:
         FileNotFoundError: there is none.
-        ValueError: it is damaged, or a row does not agree with its predictions.
+        UsageError: it is damaged, or a row does not agree with its predictions.
     """
-    with Store.read(folder) as store:
-        notes, settings, rows = _notes(store), store.study(), tuple(store.rows())
+    with Store.read(folder) as store, _believed(store):
+        notes, settings, rows = read_notes(store.notes()), store.study(), tuple(store.rows())
+        check_settings(settings)
+        tables = read_tables(notes)
+        check_rows_of_study(rows, tables, settings)
         made_with = store.made_with()
-        try:
-            check_settings(settings)
-            tables = read_tables(notes)
-            check_rows_of_study(rows, tables, settings)
-        except ValueError as error:
-            raise unreadable(store.path, f"{error}") from None
         return StudyRecord(
             settings={name: value for name, value in settings.items() if name != "tables"},
             tables=tables,
@@ -337,15 +351,51 @@ def load_record(folder: str | Path) -> StudyRecord:
         )
 
 
+@contextmanager
+def _believed(store: Store) -> Iterator[None]:
+    """Say of which file it is that values do not agree."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except ValueError as error:
+        raise unreadable_error(store.path, f"{error}") from None
+
+
 def progress_of(folder: str | Path) -> tuple[bool, int, int | None]:
     """Whether a study runs now, how many of its parts are done, and of how many if it says so."""
-    with Store.read(folder) as store:
-        planned = _notes(store).get("planned", {})
+    with Store.read(folder) as store, _believed(store):
+        planned = read_notes(store.notes()).get("planned", {})
         return store.is_running(), len(store.done_items()), planned.get("items")
 
 
-def _notes(store: Store) -> dict[str, Any]:
-    try:
-        return read_notes(store.notes())
-    except ValueError as error:
-        raise unreadable(store.path, f"{error}") from None
+def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -> float:
+    """Roughly how long these items take on idle cores: the order of magnitude, no more.
+
+    Args:
+        study: whose items they are.
+        items: what is left of it.
+        workers: processes at a time.
+    """
+    shapes = {}
+    for name in study.tables:  # features, one for each level of a category, and classes
+        facts = json.loads(bytes(study.shared[f"{name}/facts"]))
+        features = sum(max(1, len(levels)) for _, _, levels in facts["columns"])
+        shapes[name] = features, len(facts["classes"])
+    spent = []
+    for item in items:
+        asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
+        table, fold = item.payload["table"], item.payload["fold"]
+        rows = len(study.shared[f"{table}/split/{fold}/train"])
+        spent.append(fold_seconds(rows, *shapes[table], **asked))
+    # The last item may run alone.
+    return START + max(max(spent), sum(spent) / max(1, workers)) if spent else 0.0
+
+
+def items_done(study: Study, folder: str | Path) -> set[str]:
+    """The items that a folder has already; none if it holds another study or nothing."""
+    if not (Path(folder) / FILE).is_file():
+        return set()
+    with Store.read(folder) as store:
+        same = store.study() == json.loads(json.dumps(identity(study)))
+        return store.done_items() & {item.key for item in study.items} if same else set()

@@ -5,17 +5,19 @@ towards it, so its belief in a wrong label stays small. Every model judges only 
 trained on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.record import StudyRecord
+from expacc.plain import csv_text
 from expacc.report.loss_names import ACCURACY_TRAINED, OUTSIDE
 from expacc.runner.rows import Row
 
-__all__ = ["Suspects", "rank_rows", "suspects"]
+__all__ = ["Suspects", "rank_rows", "suspects", "suspects_csv"]
 
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
 
@@ -111,3 +113,30 @@ def suspects(record: StudyRecord, table: str) -> Suspects:
     asked = [row for row in finals if row.loss in ACCURACY_TRAINED]
     facts = record.tables[table]
     return rank_rows(asked or finals, facts.labels, len(facts.classes), table=table)
+
+
+def suspects_csv(record: StudyRecord, found: Sequence[Suspects]) -> str:
+    """Every row whose given label at least one model doubts, most suspect first in its table."""
+    head = [
+        *("table", "rank", "row", "given", "suggested", "score"),
+        *("belief_in_given", "models_against", "models", "disbelieved_by_all"),
+    ]
+
+    def rows() -> Iterable[Sequence[Any]]:
+        for one in found:
+            classes = record.tables[one.table].classes
+            for place in one.against.nonzero()[0].tolist():
+                yield (
+                    one.table,
+                    place + 1,
+                    int(one.rows[place]),
+                    classes[int(one.given[place])],
+                    classes[int(one.suggested[place])],
+                    float(one.score[place]),
+                    float(one.belief[place]),
+                    int(one.against[place]),
+                    int(one.judged[place]),
+                    "yes" if one.disbelieved[place] else "no",
+                )
+
+    return csv_text(head, rows())

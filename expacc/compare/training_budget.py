@@ -1,8 +1,21 @@
-"""How long a run of a study trains: about as many steps whatever the table, in equal batches."""
+"""How long a run of a study trains, what a fold costs on one core, and what trials that buys.
 
+About as many steps whatever the table, in equal batches. The cost is the order of magnitude, no
+more: fitted by hand to the times of single folds, of tables with 1,300 to 6,000 rows, 4 to 166
+features and 2 to 10 classes, on a busy machine.
+"""
+
+import functools
+import itertools
 import math
+from collections.abc import Sequence
 
-__all__ = ["PROTOCOL", "epochs_a_point", "pace", "pace_text", "parts"]
+from expacc.data import Table
+from expacc.plain import UsageError
+from expacc.report.loss_names import DEFAULT_LOSSES
+from expacc.training import Model
+
+__all__ = ["PROTOCOL", "batch_and_epochs", "check_size", "fold_seconds", "pace_text", "trials_for"]
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 5
@@ -14,22 +27,26 @@ PARTS, LARGEST = 16, 128  # batches an epoch, and rows of a batch up to which th
 EXACT_PARTS, EXACT_LARGEST = 4, 512
 HUGE = 1024  # rows of a batch, for tables whose rows are not all seen often enough otherwise
 POINTS = 50  # of a training curve
+MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
+SMALL = 2000  # training rows up to which trials are judged on three inner folds, not on one
+INNER_FOLDS = 3
+LEFT_OUT = 0.25  # of more rows than that
 
 
-def parts(loss: str) -> int:
+def batches_per_epoch(loss: str) -> int:
     """How many batches an epoch should have; losses with equal numbers can train together."""
     return EXACT_PARTS if loss == "exact" else PARTS
 
 
-def pace(rows: int, loss: str) -> tuple[int, int]:
+def batch_and_epochs(rows: int, loss: str) -> tuple[int, int]:
     """The rows of a batch and the number of epochs.
 
-    >>> pace(1600, "cross_entropy"), pace(1600, "exact"), pace(10**6, "exact")
-    ((100, 63), (400, 250), (1024, 10))
+    >>> batch_and_epochs(1600, "cross_entropy"), batch_and_epochs(10**6, "exact")
+    ((100, 63), (1024, 10))
     """
     fewest, most = EPOCHS
     largest = EXACT_LARGEST if loss == "exact" else LARGEST
-    batch = min(max(rows / parts(loss), LEAST), largest)
+    batch = min(max(rows / batches_per_epoch(loss), LEAST), largest)
     # The fewest epochs in the usual number of steps, if such batches are not too large.
     batch = max(batch, min(rows * fewest / STEPS, HUGE))
     steps = math.ceil(rows / batch)
@@ -50,3 +67,98 @@ def pace_text() -> str:
         f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (for EXACT 1/{EXACT_PARTS}, {LEAST} to "
         f"{EXACT_LARGEST}; up to {HUGE:,} where {EPOCHS[0]} passes need them)."
     )
+
+
+# Seconds: per step, however few runs share it; per run and row of a batch; per feature of that row,
+# which has to be fetched; and per weight. Large products are cheaper.
+PER_STEP, EXACT_PER_STEP = 2.5e-4, 1e-3
+PER_ROW, EXACT_PER_ROW, PER_FEATURE = 1.0e-7, 1.5e-7, 7e-10
+PER_WEIGHT = {"linear": 5e-10, "mlp": 3e-10}
+# From four rivals on EXACT is an integral with a factor for each, in the end for the nearest only.
+PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
+
+MOST_CLASSES = 10_000
+MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
+
+TRIALS = (8, 20)
+FOLD = 8.5  # seconds that trials may take: fifteen folds on two cores are then about a minute
+SEEDS = 2
+TRAINED = 2 / 3  # of the rows, with three folds
+
+
+def fold_seconds(
+    rows: int,
+    features: int,
+    classes: int,
+    *,
+    losses: Sequence[str],
+    model: str = "linear",
+    trials: int = TRIALS[1],
+    seeds: int = SEEDS,
+) -> float:
+    """One core's seconds for the search and the final runs on so many training rows."""
+    widths = (features, *MODELS[model].hidden, classes)
+    weights = sum(into * out for into, out in itertools.pairwise(widths))
+    inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
+    total = 0.0
+    for loss in losses:
+        exact = loss == "exact"
+        row = PER_FEATURE * features + PER_WEIGHT[model] * weights
+        row += EXACT_PER_ROW if exact else PER_ROW
+        if exact:
+            first, most = FACTORS
+            row += PER_RIVAL * classes
+            row += PER_FACTOR * min(classes - 1, most) if classes > first else 0
+        for runs, seen in ((trials * inner, math.ceil(part * rows)), (seeds, rows)):
+            batch, epochs = batch_and_epochs(seen, loss)
+            steps = epochs * math.ceil(seen / batch)
+            total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
+    return total
+
+
+def features_of(table: Table) -> int:
+    """Features of a model: one for a number, one for each level of a category."""
+    return sum(max(1, len(column.levels)) for column in table.columns)
+
+
+def check_size(table: Table) -> None:
+    """Raise for a table that can be read, but not be trained on."""
+    classes, features = len(table.target.classes), features_of(table)
+    if classes > MOST_CLASSES:
+        raise UsageError(
+            f"{table.name}: the target must have at most {MOST_CLASSES:,} classes; "
+            f"{table.target.name!r} has {classes:,}. Is it a number to be predicted, or an "
+            "identifier? --target takes another column."
+        )
+    if table.rows * features > MOST_VALUES:
+        raise UsageError(
+            f"{table.name}: rows × features must be at most {MOST_VALUES:,}; got {table.rows:,} × "
+            f"{features:,}, one for each level of a category. Lower --max-levels, or --drop some."
+        )
+
+
+def trials_for(table: Table, model: str) -> int:
+    """As many trials as the default contest on this table can have in about a minute, 8 to 20.
+
+    The same for every loss, and whatever losses and folds are asked for.
+    """
+    return usual_trials(table.rows, features_of(table), len(table.target.classes), model)
+
+
+def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
+    """``trials_for`` of a table of this shape.
+
+    >>> usual_trials(1728, 21, 4, "linear"), usual_trials(1797, 64, 10, "linear")
+    (13, 8)
+    """
+    cost = functools.partial(
+        fold_seconds,
+        math.ceil(TRAINED * rows),
+        features,
+        classes,
+        losses=DEFAULT_LOSSES,
+        model=model,
+    )
+    fixed, one = cost(trials=0), cost(trials=1)
+    fewest, most = TRIALS
+    return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))

@@ -9,6 +9,7 @@ from typing import Any
 from expacc.data.errors import TableError
 from expacc.data.limits import LONGEST_LINE
 from expacc.data.source import Source
+from expacc.plain import UsageError
 
 __all__ = ["Lines", "decode"]
 
@@ -60,7 +61,7 @@ def _check(source: Source, encoding: str) -> None:
     try:
         b"\0\0\0\0".decode(encoding)  # none of nothing: that asks no encoding
     except LookupError:
-        raise ValueError(
+        raise UsageError(
             f"encoding must be one that Python knows, such as utf-8, latin-1, cp1252 or utf-16; "
             f"got {encoding!r}."
         ) from None

@@ -1,7 +1,10 @@
-"""A classifier trained for its accuracy, in the manner of scikit-learn."""
+"""Classifiers trained for their accuracy, in the manner of scikit-learn."""
 
 import copy
 import os
+import warnings
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,19 +12,30 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
-from expacc.estimator.fitting import Fitted, Recipe, fit_model
-from expacc.estimator.inputs import Array, prepare, read_features, read_training
-from expacc.estimator.saving import read_folder, write_folder
+from expacc.estimator.fitting import START, FitConfig, fit_model
+from expacc.estimator.inputs import Array, prepare, read_features, read_splits, read_training
+from expacc.estimator.saving import (
+    cv_results,
+    names_of_cv_results,
+    read_folder,
+    warn_renamed,
+    write_folder,
+)
 from expacc.estimator.settings import Setting, settings_for
+from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
-__all__ = ["AccuracyClassifier"]
+__all__ = ["AccuracyClassifier", "AccuracyClassifierCV"]
+
+UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
+RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}
 
 
 class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -34,11 +48,11 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         loss: a name of ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of (logits,
             target). 'cross_entropy' gives the start itself.
-        hidden: widths of hidden layers; () for a linear model.
+        hidden_layer_sizes: widths of hidden layers; () for a linear model.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
-        numbers: of the loss, e.g. {'leak': 0.1}; None tries a few.
+        loss_params: of the loss, e.g. {'leak': 0.1}; None tries a few.
         weight_decay: L2 on the weights, in units of one row's loss; it does not act on 'exact',
             whose logits are standardised.
         batch_size: 'auto' for full batches up to 4,096 rows (128 for networks), 1,024 beyond.
@@ -46,17 +60,20 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         guard: keep the start unless held-out rows show a gain beyond a standard error.
         calibrate: calibrate ``predict_proba`` on held-out rows. The prediction is always
             the class of the largest probability.
-        folds: how many, for choosing and for calibrating.
+        cv: how many folds, for choosing and for calibrating; or a splitter of scikit-learn, or
+            pairs of row numbers, that hold out every row once.
         class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
         progress: show a bar for fits of over two seconds.
+        hidden, folds, numbers: old names of hidden_layer_sizes, cv and loss_params.
 
     Attributes:
         classes_: labels as given, sorted.
         n_features_in_, feature_names_in_: as in scikit-learn.
-        chosen_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
-        held_out_: accuracy on held-out rows of the start and of each setting tried.
+        best_params_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
+        cv_results_: of the start and of each setting tried 'params', 'mean_test_score' (accuracy
+            on held-out rows) and 'rank_test_score', as in scikit-learn's searches.
         temperature_, bend_: of ``predict_proba``: exp(-(gap / temperature) ** bend), normalised.
         coef_, intercept_: of a linear model, (C, F) and (C).
 
@@ -71,37 +88,43 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         loss: Any = "exact",
-        hidden: tuple[int, ...] = (),
+        hidden_layer_sizes: tuple[int, ...] = (),
         epochs: int | str = "auto",
         learning_rate: float | str = "auto",
         *,
-        numbers: dict[str, Any] | None = None,
+        loss_params: dict[str, Any] | None = None,
         weight_decay: float = 1.0,
         batch_size: int | str = "auto",
         dropout: float = 0.0,
         guard: bool = True,
         calibrate: bool = True,
-        folds: int = 4,
+        cv: Any = 4,
         class_weight: Any = None,
         random_state: Any = None,
         device: str = "cpu",
         progress: bool = False,
+        hidden: Any = UNUSED,
+        folds: Any = UNUSED,
+        numbers: Any = UNUSED,
     ) -> None:
         self.loss = loss
-        self.hidden = hidden
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.epochs = epochs
         self.learning_rate = learning_rate
-        self.numbers = numbers
+        self.loss_params = loss_params
         self.weight_decay = weight_decay
         self.batch_size = batch_size
         self.dropout = dropout
         self.guard = guard
         self.calibrate = calibrate
-        self.folds = folds
+        self.cv = cv
         self.class_weight = class_weight
         self.random_state = random_state
         self.device = device
         self.progress = progress
+        self.hidden = hidden
+        self.folds = folds
+        self.numbers = numbers
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to features (n, F) and labels of any kind; a row of weight k is k copies of it.
@@ -115,61 +138,75 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        self._check()
+        config = self._config()
         features, self.classes_, codes, weight = read_training(self, X, y, sample_weight)
-        seed = (
-            0
-            if self.random_state is None
-            else int(check_random_state(self.random_state).randint(2**31 - 1))
-        )
-        prepared = prepare(features, codes, weight, seed)
-        fitted = fit_model(prepared, self._recipe(len(self.classes_), seed))
-        self._take(fitted)
-
-    def _settings(self, classes: int) -> tuple[Setting, ...]:
-        if isinstance(self.loss, str) and self.loss == "cross_entropy" and not self.numbers:
-            return ()
-        return settings_for(self.loss, self.numbers, self.learning_rate, self.weight_decay, classes)
-
-    def _recipe(self, classes: int, seed: int) -> Recipe:
-        return Recipe(
-            settings=self._settings(classes),
-            classes=classes,
-            hidden=tuple(self.hidden),
-            dropout=self.dropout,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            folds=self.folds,
-            guard=self.guard,
-            calibrate=self.calibrate,
-            seed=seed,
-            device=self.device,
-            progress=self.progress,
-        )
-
-    def _check(self) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) != "auto":
-                check_count(name, getattr(self, name))
-        for width in self.hidden:
-            check_count("hidden", width)
-        if self.learning_rate != "auto":
-            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_number("dropout", self.dropout, low=0, high=1, open_high=True)
-        check_count("folds", self.folds)
-        for name in ("guard", "calibrate", "progress"):
-            check_choice(name, getattr(self, name), (True, False))
-
-    def _take(self, fitted: Fitted) -> None:
+        classes, seed = len(self.classes_), 0
+        if self.random_state is not None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        config = replace(config, settings=self._settings(classes), classes=classes, seed=seed)
+        fold = None
+        if not isinstance(config.folds, int):
+            splits = check_cv(config.folds, codes, classifier=True).split(features, codes)
+            fold = read_splits(splits, len(codes))
+        fitted = fit_model(prepare(features, codes, weight, seed, fold), config)
         self.layers_ = [
             (layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in fitted.model.layers
         ]
         self.temperature_ = fitted.calibration.temperature
         self.bend_ = fitted.calibration.bend
-        self.held_out_ = fitted.held_out
-        chosen = fitted.chosen
-        self.chosen_ = {"loss": "cross_entropy"} if chosen is None else chosen.describe()
+        self.cv_results_ = cv_results(fitted.held_out)
+        self.best_params_ = dict(START) if fitted.chosen is None else fitted.chosen.describe()
+
+    def _settings(self, classes: int) -> tuple[Setting, ...]:
+        params = self._value("loss_params")
+        if isinstance(self.loss, str) and self.loss == "cross_entropy" and not params:
+            return ()
+        return settings_for(self.loss, params, self.learning_rate, self.weight_decay, classes)
+
+    def _value(self, name: str) -> Any:
+        """A parameter, or the one of its old name, if that is given."""
+        old = RENAMED[name]
+        value = getattr(self, old, UNUSED)
+        if isinstance(value, str) and value == UNUSED:
+            return getattr(self, name)
+        warnings.warn(
+            f"{old} is {name} now; the old name goes with the next release.",
+            DeprecationWarning,
+            stacklevel=5,
+        )
+        return value
+
+    def _config(self) -> FitConfig:
+        """All but what the data decides, checked."""
+        hidden, cv = self._value("hidden_layer_sizes"), self._value("cv")
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) != "auto":
+                check_count(name, getattr(self, name))
+        hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
+        for width in hidden:
+            check_count("hidden_layer_sizes", width)
+        if self.learning_rate != "auto":
+            check_number("learning_rate", self.learning_rate, low=0, open_low=True)
+        check_number("weight_decay", self.weight_decay, low=0)
+        check_number("dropout", self.dropout, low=0, high=1, open_high=True)
+        if not hasattr(cv, "split") and not isinstance(cv, Iterable):
+            check_count("cv", cv)
+        for name in ("guard", "calibrate", "progress"):
+            check_choice(name, getattr(self, name), (True, False))
+        same = ("dropout", "epochs", "batch_size", "guard", "calibrate", "device", "progress")
+        return FitConfig(hidden=hidden, folds=cv, **{name: getattr(self, name) for name in same})
+
+    @property
+    def chosen_(self) -> dict[str, Any]:
+        """Old name of ``best_params_``."""
+        warn_renamed("chosen_", "best_params_")
+        return self.best_params_
+
+    @property
+    def held_out_(self) -> dict[str, float]:
+        """Old form of ``cv_results_``."""
+        warn_renamed("held_out_", "cv_results_")
+        return names_of_cv_results(self.cv_results_)
 
     @property
     def coef_(self) -> Array:
@@ -199,7 +236,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bad = ~np.isfinite(signal).all(axis=1)
         if bad.any():
             row = int(bad.argmax())
-            raise ValueError(
+            raise UsageError(
                 f"X must give finite logits; got {signal[row][~np.isfinite(signal[row])][0]} at "
                 f"row {row}, one of {bad.sum()}. Its features are too large for the weights, or "
                 "the weights are not finite."
@@ -259,3 +296,81 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         found: Self = read_folder(cls, Path(folder))
         return found
+
+
+class AccuracyClassifierCV(AccuracyClassifier):
+    """``AccuracyClassifier`` that also chooses the loss.
+
+    Every setting of every loss trains on every inner fold, as one tensor program; the best on the
+    held-out rows is trained on all rows, and cross entropy stays unless it is beaten beyond a
+    standard error.
+
+    Args:
+        losses: names or loss objects to choose from; cross entropy is always the one to beat.
+        hidden_layer_sizes, epochs, learning_rate, weight_decay, batch_size, dropout, guard,
+            calibrate, cv, class_weight, random_state, device, progress, hidden, folds: as in
+            ``AccuracyClassifier``.
+
+    Attributes:
+        best_params_: the loss and numbers that were kept.
+        cv_results_: accuracy on held-out rows of every setting.
+
+    Example:
+        >>> from sklearn.datasets import load_wine
+        >>> X, y = load_wine(return_X_y=True)
+        >>> classifier = AccuracyClassifierCV(losses=("exact", "hinge")).fit(X, y)
+        >>> len(classifier.cv_results_["params"])  # start, six of EXACT, two of hinge
+        9
+    """
+
+    def __init__(
+        self,
+        losses: tuple[Any, ...] = (
+            "exact",
+            "leaky_expected_error",
+            "mixed_expected_error",
+            "hinge",
+            "focal",
+        ),
+        hidden_layer_sizes: tuple[int, ...] = (),
+        epochs: int | str = "auto",
+        learning_rate: float | str = "auto",
+        *,
+        weight_decay: float = 1.0,
+        batch_size: int | str = "auto",
+        dropout: float = 0.0,
+        guard: bool = True,
+        calibrate: bool = True,
+        cv: Any = 5,
+        class_weight: Any = None,
+        random_state: Any = None,
+        device: str = "cpu",
+        progress: bool = False,
+        hidden: Any = UNUSED,
+        folds: Any = UNUSED,
+    ) -> None:
+        super().__init__(
+            hidden_layer_sizes=hidden_layer_sizes,
+            epochs=epochs,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            dropout=dropout,
+            guard=guard,
+            calibrate=calibrate,
+            cv=cv,
+            class_weight=class_weight,
+            random_state=random_state,
+            device=device,
+            progress=progress,
+            hidden=hidden,
+            folds=folds,
+        )
+        self.losses = losses
+
+    def _settings(self, classes: int) -> tuple[Setting, ...]:
+        found: list[Setting] = []
+        for loss in self.losses:
+            if not isinstance(loss, str) or loss != "cross_entropy":
+                found += settings_for(loss, None, self.learning_rate, self.weight_decay, classes)
+        return tuple(found)

@@ -15,26 +15,28 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 from expacc.estimator.calibration import Calibration, fit_calibration
-from expacc.estimator.folds import content_folds
-from expacc.estimator.inputs import Array, Prepared
+from expacc.estimator.inputs import Array, Prepared, content_folds
 from expacc.estimator.settings import FULL_BATCH, MANY_CLASSES, Setting
+from expacc.plain import UsageError
 from expacc.schedules import cosine
 from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
-__all__ = ["Fitted", "Recipe", "fit_model"]
+__all__ = ["START", "FitConfig", "Fitted", "fit_model"]
+
+START = {"loss": "cross_entropy"}  # what every fit begins with, and keeps unless it is beaten
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FitConfig:
     """How to fit; see ``AccuracyClassifier`` for the meaning of each."""
 
-    settings: tuple[Setting, ...]
-    classes: int
+    settings: tuple[Setting, ...] = ()
+    classes: int = 2
     hidden: tuple[int, ...] = ()
     dropout: float = 0.0
     epochs: int | str = "auto"
     batch_size: int | str = "auto"
-    folds: int = 4
+    folds: Any = 4  # a number, unless the rows have folds of their own
     guard: bool = True
     calibrate: bool = True
     seed: int = 0
@@ -50,69 +52,69 @@ class Fitted:
         model: layers in float64.
         calibration: of its probabilities.
         chosen: the setting; None for the start.
-        held_out: accuracy of the start ('start') and of every setting on held-out rows.
+        held_out: accuracy on held-out rows of the start, then of every setting that has one.
     """
 
     model: Trained
     calibration: Calibration
     chosen: Setting | None
-    held_out: dict[str, float]
+    held_out: list[tuple[dict[str, Any], float]]
 
 
-def fit_model(prepared: Prepared, recipe: Recipe) -> Fitted:
+def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
     """Fit as the module says."""
     weight = prepared.weight / prepared.weight.sum()
     center = weight @ prepared.features
     spread = np.sqrt(weight @ (prepared.features - center) ** 2)
     spread[spread < 1e-12 * np.maximum(1, np.abs(center))] = 1  # a constant column
-    bench = _Bench((prepared.features - center) / spread, prepared, recipe)
+    trainer = _Trainer((prepared.features - center) / spread, prepared, config)
     everyone = np.arange(len(prepared.codes))
-    folds = content_folds(prepared, recipe.folds) if _needs_folds(recipe) else []
+    folds = content_folds(prepared, config.folds) if _needs_folds(config) else []
 
-    starts = bench.start([rows for rows, _ in folds] + [everyone])
-    polished = bench.polish([rows for rows, _ in folds], starts[:-1], recipe.settings)
-    logits = {-1: bench.held_out(starts[:-1], folds)}
-    for place in range(len(recipe.settings)):
-        logits[place] = bench.held_out([each[place] for each in polished], folds)
+    starts = trainer.start([rows for rows, _ in folds] + [everyone])
+    polished = trainer.polish([rows for rows, _ in folds], starts[:-1], config.settings)
+    logits = {-1: trainer.held_out(starts[:-1], folds)}
+    for place in range(len(config.settings)):
+        logits[place] = trainer.held_out([each[place] for each in polished], folds)
     base = logits[-1]
-    chosen = _unguarded(recipe)
+    chosen = _unguarded(config)
     if base is not None:
-        chosen = _choose(base, logits, bench.codes, bench.weight, recipe)
+        chosen = _choose(base, logits, trainer.codes, trainer.weight, config)
     final = starts[-1]
     if chosen >= 0:
-        trained = bench.polish([everyone], [final], recipe.settings[chosen : chosen + 1])[0][0]
+        trained = trainer.polish([everyone], [final], config.settings[chosen : chosen + 1])[0][0]
         chosen, final = (-1, final) if trained is None else (chosen, trained)
 
     calibration = Calibration()
     scores = logits[chosen]
-    if recipe.calibrate and folds and scores is not None:
-        calibration = fit_calibration(scores, bench.codes, bench.weight)
-    names = {-1: "start", **dict(enumerate(map(str, (s.describe() for s in recipe.settings))))}
-    held_out = {
-        names[place]: _accuracy(scores, bench.codes, bench.weight)
-        for place, scores in logits.items()
-        if folds and scores is not None
-    }
+    if config.calibrate and folds and scores is not None:
+        calibration = fit_calibration(scores, trainer.codes, trainer.weight)
+    held_out = [
+        (START if place < 0 else config.settings[place].describe(), _accuracy(found, trainer))
+        for place, found in logits.items()
+        if folds and found is not None
+    ]
     return Fitted(
         _unscaled(final, center, spread),
         calibration,
-        recipe.settings[chosen] if chosen >= 0 else None,
+        config.settings[chosen] if chosen >= 0 else None,
         held_out,
     )
 
 
-def _needs_folds(recipe: Recipe) -> bool:
-    choice = recipe.guard and len(recipe.settings) > 0
-    return recipe.calibrate or choice or len(recipe.settings) > 1
+def _needs_folds(config: FitConfig) -> bool:
+    choice = config.guard and len(config.settings) > 0
+    return config.calibrate or choice or len(config.settings) > 1
 
 
-def _unguarded(recipe: Recipe) -> int:
+def _unguarded(config: FitConfig) -> int:
     """Without held-out rows: the first setting, or the start if that was to be guarded."""
-    return 0 if recipe.settings and not recipe.guard else -1
+    return 0 if config.settings and not config.guard else -1
 
 
-def _accuracy(logits: Array, codes: NDArray[np.int64], weight: Array) -> float:
-    return float(((logits.argmax(axis=1) == codes) * weight).sum() / weight.sum())
+def _accuracy(logits: Array, trainer: "_Trainer") -> float:
+    right = (logits.argmax(axis=1) == trainer.codes) * trainer.weight
+    return float(right.sum() / trainer.weight.sum())
 
 
 def _choose(
@@ -120,21 +122,21 @@ def _choose(
     logits: dict[int, Array | None],
     codes: NDArray[np.int64],
     weight: Array,
-    recipe: Recipe,
+    config: FitConfig,
 ) -> int:
     """The setting that beats the start by most beyond a standard error; -1 for the start."""
     right = (start.argmax(axis=1) == codes).astype(np.float64)
-    best, lead = -1, 0.0 if recipe.guard else -np.inf
+    best, lead = -1, 0.0 if config.guard else -np.inf
     part = weight / weight.sum()
     count = 1 / (part @ part)  # of rows, as far as their weights are equal
-    for place in range(len(recipe.settings)):
+    for place in range(len(config.settings)):
         scores = logits[place]
         if scores is None:  # it diverged
             continue
         gain = (scores.argmax(axis=1) == codes) - right
         mean = part @ gain
         error = np.sqrt(part @ (gain - mean) ** 2 / count)
-        beyond = mean - error if recipe.guard else mean
+        beyond = mean - error if config.guard else mean
         if beyond > lead:
             best, lead = place, beyond
     return best
@@ -148,31 +150,31 @@ def _unscaled(model: Trained, center: Array, spread: Array) -> Trained:
     return Trained((Layer(weight, bias), *rest))
 
 
-class _Bench:
+class _Trainer:
     """Standardised rows on the device, and the three things done with them."""
 
-    def __init__(self, features: Array, prepared: Prepared, recipe: Recipe) -> None:
-        self.recipe = recipe
+    def __init__(self, features: Array, prepared: Prepared, config: FitConfig) -> None:
+        self.config = config
         self.features, self.codes, self.weight = features, prepared.codes, prepared.weight
         self.small = len(self.codes) <= FULL_BATCH
         # EXACT's rule for five classes and more is twice as fast in float32.
-        few = recipe.classes < 5
+        few = config.classes < 5
         dtype = torch.float64 if self.small and few else torch.float32
         self.rows = TensorTable(
             torch.from_numpy(features).to(dtype),
             torch.from_numpy(self.codes),
-            recipe.classes,
+            config.classes,
             None if bool((self.weight == 1).all()) else torch.from_numpy(self.weight),
         )
         self.model = Model(
-            recipe.hidden,
-            start="uniform" if recipe.hidden else "zeros",
-            hidden_dropout=recipe.dropout if recipe.hidden else 0.0,
+            config.hidden,
+            start="uniform" if config.hidden else "zeros",
+            hidden_dropout=config.dropout if config.hidden else 0.0,
         )
 
     def start(self, parts: list[NDArray[np.int64]]) -> list[Trained]:
         """Models trained on cross entropy, one per part of the rows."""
-        if not self.recipe.hidden:
+        if not self.config.hidden:
             return [self._logistic(part) for part in parts]
         runs = [
             Run(
@@ -185,7 +187,7 @@ class _Bench:
         ]
         found = self._train(runs, steps=1500, batch=128)
         if any(model is None for model in found):
-            raise ValueError(
+            raise UsageError(
                 "X must allow a network to train on it; training on cross entropy diverged. "
                 "Standardise X, or use fewer hidden units."
             )
@@ -193,7 +195,7 @@ class _Bench:
 
     def _logistic(self, part: NDArray[np.int64]) -> Trained:
         """scikit-learn's logistic regression; a class absent from the part is never predicted."""
-        codes, classes = self.codes[part], self.recipe.classes
+        codes, classes = self.codes[part], self.config.classes
         present = np.unique(codes)
         weight = np.zeros((classes, self.features.shape[1]))
         bias = np.zeros(classes)
@@ -237,7 +239,7 @@ class _Bench:
                         start=unit if setting.loss == "exact" else start,
                     )
                 )
-        steps = 60 if self.recipe.classes <= MANY_CLASSES else 40
+        steps = 60 if self.config.classes <= MANY_CLASSES else 40
         found = self._train(runs, steps=steps if self.small else 5 * steps, batch=1024)
         count = len(settings)
         return [found[low : low + count] for low in range(0, len(parts) * count, max(1, count))]
@@ -249,18 +251,18 @@ class _Bench:
         return Trained((*model.layers[:-1], Layer(last.weight * factor, last.bias * factor)))
 
     def _train(self, runs: list[Run], *, steps: int, batch: int) -> list[Trained | None]:
-        recipe, rows = self.recipe, len(self.codes)
-        full = self.small and not recipe.hidden
+        config, rows = self.config, len(self.codes)
+        full = self.small and not config.hidden
         size = (
             (rows if full else min(batch, rows))
-            if recipe.batch_size == "auto"
-            else int(recipe.batch_size)
+            if config.batch_size == "auto"
+            else int(config.batch_size)
         )
-        epochs = -(-steps // -(-rows // size)) if recipe.epochs == "auto" else int(recipe.epochs)
+        epochs = -(-steps // -(-rows // size)) if config.epochs == "auto" else int(config.epochs)
         plan = TrainConfig(
-            self.model, "adam", batch=size, epochs=epochs, keep="last", seed=recipe.seed
+            self.model, "adam", batch=size, epochs=epochs, keep="last", seed=config.seed
         )
-        results = train_runs(self.rows, runs, plan, device=recipe.device, progress=recipe.progress)
+        results = train_runs(self.rows, runs, plan, device=config.device, progress=config.progress)
         return [result.model for result in results]
 
     def held_out(
@@ -269,7 +271,7 @@ class _Bench:
         """Logits of every row from the model that did not see it; None if one diverged."""
         if not folds or any(model is None for model in models):
             return None
-        logits = np.empty((len(self.codes), self.recipe.classes))
+        logits = np.empty((len(self.codes), self.config.classes))
         for model, (_, held) in zip(models, folds, strict=True):
             logits[held] = model.logits(self.rows.features[torch.from_numpy(held)]).numpy()
         return logits

@@ -2,11 +2,12 @@
 
 Identical rows are merged into one with the sum of their weights, and the rows are sorted by a hash
 of what they hold. So a row of weight k is k copies of it, and the order of the rows means nothing:
-by construction, not to within rounding.
+by construction, not to within rounding. Folds belong to the rows, too.
 """
 
 import hashlib
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,9 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["Prepared", "prepare", "read_features", "read_training"]
+from expacc.plain import UsageError
+
+__all__ = ["Prepared", "content_folds", "prepare", "read_features", "read_training"]
 
 Array = NDArray[np.float64]
 
@@ -29,6 +32,7 @@ class Prepared:
     codes: NDArray[np.int64]
     weight: Array
     draw: NDArray[np.uint64]  # a random order that belongs to the rows
+    fold: NDArray[np.int64] | None = None  # where the user says which rows are held out together
 
 
 def read_features(estimator: Any, features: Any) -> Array:
@@ -45,7 +49,7 @@ def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
         if "could not convert string to float" not in str(refused):
             raise
         column = _first_text_column(features)
-        raise ValueError(
+        raise UsageError(
             f"X must hold numbers; {column} holds text. Encode it first, "
             "for instance with sklearn.preprocessing.OneHotEncoder."
         ) from refused
@@ -67,7 +71,7 @@ def read_training(
 ) -> tuple[Array, NDArray[Any], NDArray[np.int64], Array]:
     """Features, classes, class numbers and weights of ``fit``'s arguments."""
     if labels is None:
-        raise ValueError(
+        raise UsageError(
             f"y must be given: {type(estimator).__name__} requires y to be passed, but the target "
             "y is None."
         )
@@ -89,24 +93,48 @@ def read_training(
     present = np.unique(codes[weight > 0])
     if len(present) < 2:
         only = classes[present[0]] if len(present) else classes[0]
-        raise ValueError(
+        raise UsageError(
             "y must hold at least two classes among the rows of positive weight; "
             f"got one class, {only!r}. There is nothing to tell apart."
         )
     if len(classes) == len(labels) > 2:
-        raise ValueError(
+        raise UsageError(
             f"y must hold fewer classes than rows; got {len(classes)} classes in {len(labels)} "
             "rows. Is it a column of names or measurements?"
         )
     return checked, classes, codes, weight
 
 
-def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int) -> Prepared:
-    """Merge identical rows, drop those of weight 0, and sort by hash."""
+def read_splits(splits: Iterable[tuple[Any, Any]], rows: int) -> NDArray[np.int64]:
+    """The fold in which each row is held out, of splits as scikit-learn makes them."""
+    fold = np.full(rows, -1)
+    for place, (train, test) in enumerate(splits):
+        if len(train) + len(test) != rows or (fold[test] >= 0).any():
+            break
+        fold[test] = place
+    if (fold < 0).any():
+        raise UsageError(
+            "cv must hold out every row once and train on all others; got splits that do not. "
+            "Use a number of folds, or KFold and its kin."
+        )
+    return fold
+
+
+def prepare(
+    features: Array,
+    codes: NDArray[np.int64],
+    weight: Array,
+    seed: int,
+    fold: NDArray[np.int64] | None = None,
+) -> Prepared:
+    """Merge identical rows (of one fold, if given), drop those of weight 0, and sort by hash."""
     kept = weight > 0
+    fold = None if fold is None else fold[kept]
     features, codes, weight = features[kept] + 0.0, codes[kept], weight[kept]  # -0.0 becomes 0.0
     salt = seed.to_bytes(8, "big", signed=True)
-    table = np.concatenate([features, codes[:, None].astype(np.float64)], axis=1)
+    known = [codes] if fold is None else [codes, fold]
+    columns = [column[:, None].astype(np.float64) for column in known]
+    table = np.concatenate([features, *columns], axis=1)
     digests = np.array(
         [
             int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=8, key=salt).digest(), "big")
@@ -118,4 +146,29 @@ def prepare(features: Array, codes: NDArray[np.int64], weight: Array, seed: int)
     # Summed in sorted order of the parts, so that the sum does not depend on the rows' order.
     order = np.lexsort((weight, group))
     total = np.add.reduceat(weight[order], np.searchsorted(group[order], np.arange(len(draw))))
-    return Prepared(features[first], codes[first], total, draw)
+    return Prepared(
+        features[first], codes[first], total, draw, None if fold is None else fold[first]
+    )
+
+
+def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64], ...]]:
+    """(training rows, held-out rows) per fold; stratified; a held-out part may lack a rare class.
+
+    Fewer folds where there are few rows, none at all for fewer than four.
+    """
+    rows = len(prepared.codes)
+    if prepared.fold is not None:
+        fold = np.unique(prepared.fold, return_inverse=True)[1]
+        count = int(fold.max()) + 1
+        held = [fold == place for place in range(count)]
+        return [(np.flatnonzero(~out), np.flatnonzero(out)) for out in held] if count > 1 else []
+    count = min(count, rows // 2)
+    if count < 2:
+        return []
+    fold = np.empty(rows, dtype=np.int64)
+    begin = 0
+    for code in np.unique(prepared.codes):
+        members = np.flatnonzero(prepared.codes == code)  # in the order of their hashes
+        fold[members] = (begin + np.arange(len(members))) % count
+        begin += len(members)  # go on where the last class ended: folds of equal size
+    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count)]

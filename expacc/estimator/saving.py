@@ -1,8 +1,11 @@
 """A fitted classifier as a folder: safetensors and JSON, so nothing in it is executed."""
 
+import ast
 import hashlib
 import json
 import platform
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import torch
 
 import expacc
 from expacc.files import read_whole, write_whole
+from expacc.plain import UsageError
 from expacc.stored import Between, check_shape, is_sealed, parse_json, seal
 
 __all__ = ["FILES", "build", "read_files", "read_folder", "write_folder"]
@@ -22,6 +26,7 @@ LARGEST_FACTS, LARGEST_WEIGHTS = 64 << 20, 8 << 30  # bytes
 HEADER = 1 << 20  # bytes of names and shapes before the weights
 _KINDS = {"U": str, "i": int, "u": int, "b": bool, "f": float}
 _COUNT = Between(1)
+NAMES = {"hidden": "hidden_layer_sizes", "folds": "cv", "numbers": "loss_params"}  # old → new
 _SHAPE = {
     "format": int,
     "class": str,
@@ -32,12 +37,46 @@ _SHAPE = {
     "temperature": Between(5e-324, 1e300),
     "bend": Between(5e-324, 1.0),
     "chosen": dict,
-    "held_out": dict,
+    "held_out": {str: Between(0.0, 1.0)},
     "parameters": dict,
     "versions": {str: str},
     "weights_sha256?": str,
     "seal?": str,
 }
+
+
+def cv_results(held_out: Sequence[tuple[dict[str, Any], float]]) -> dict[str, Any]:
+    """Settings and their accuracies on held-out rows in the form of scikit-learn's searches."""
+    scores = np.array([score for _, score in held_out], np.float64)
+    ranks = [1 + int((scores > score).sum()) for score in scores]
+    params = [dict(setting) for setting, _ in held_out]
+    return {"params": params, "mean_test_score": scores, "rank_test_score": np.array(ranks, int)}
+
+
+def cv_results_of_names(held_out: Mapping[str, float]) -> dict[str, Any]:
+    """The same from the form that files have: a setting as Python writes it, or a loss's name."""
+    found = []
+    for name, score in held_out.items():
+        try:
+            setting = ast.literal_eval(name) if name.startswith("{") else None
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            setting = None
+        loss = "cross_entropy" if name == "start" else name
+        found.append((setting if isinstance(setting, dict) else {"loss": loss}, float(score)))
+    return cv_results(found)
+
+
+def names_of_cv_results(results: Mapping[str, Any]) -> dict[str, float]:
+    """The form that files have."""
+    scores = results["mean_test_score"].tolist()
+    names = ["start" if one == {"loss": "cross_entropy"} else str(one) for one in results["params"]]
+    return dict(zip(names, scores, strict=True))
+
+
+def warn_renamed(old: str, new: str) -> None:
+    """Say the name of today, where the caller of a property stands."""
+    words = f"{old} is {new} now; the old name goes with the next release."
+    warnings.warn(words, DeprecationWarning, stacklevel=3)
 
 
 def write_folder(classifier: Any, folder: Path) -> Path:
@@ -58,8 +97,8 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         "layers": [list(weight.shape) for weight, _ in classifier.layers_],
         "temperature": classifier.temperature_,
         "bend": classifier.bend_,
-        "chosen": classifier.chosen_,
-        "held_out": classifier.held_out_,
+        "chosen": classifier.best_params_,
+        "held_out": names_of_cv_results(classifier.cv_results_),
         "parameters": _parameters(classifier),
         "versions": {
             "expacc": expacc.__version__,
@@ -99,6 +138,8 @@ def _parameters(classifier: Any) -> dict[str, Any]:
     """Those that JSON can hold; a loss object or a generator is named, not kept."""
     kept = {}
     for name, value in classifier.get_params(deep=False).items():
+        if name in NAMES:  # goes with the next release
+            continue
         value = list(value) if isinstance(value, tuple) else value
         try:
             json.dumps(value, allow_nan=False)
@@ -123,7 +164,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
                 limits[name] = min(limits[name], _size(_read_facts(folder, found[FACTS])))
             found[name] = read_whole(folder / name, limits[name])
         except FileNotFoundError:
-            raise ValueError(
+            raise UsageError(
                 f"{folder} must hold {name}, as AccuracyClassifier.save writes it."
             ) from None
     return found
@@ -139,9 +180,10 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     classifier = cls()
     try:
         known = classifier.get_params(deep=False)
-        parameters = {name: value for name, value in facts["parameters"].items() if name in known}
-        if "hidden" in parameters:
-            parameters["hidden"] = tuple(parameters["hidden"])
+        parameters = {NAMES.get(name, name): v for name, v in facts["parameters"].items()}
+        parameters = {name: value for name, value in parameters.items() if name in known}
+        if "hidden_layer_sizes" in parameters:
+            parameters["hidden_layer_sizes"] = tuple(parameters["hidden_layer_sizes"])
         classifier.set_params(**parameters)
         classifier.classes_ = np.array(facts["classes"]["values"])
     except (TypeError, ValueError, OverflowError) as wrong:
@@ -151,12 +193,13 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
         classifier.feature_names_in_ = np.array(facts["feature_names"], dtype=object)
     classifier.temperature_ = float(facts["temperature"])
     classifier.bend_ = float(facts["bend"])
-    classifier.chosen_, classifier.held_out_ = facts["chosen"], facts["held_out"]
+    classifier.best_params_ = facts["chosen"]
+    classifier.cv_results_ = cv_results_of_names(facts["held_out"])
     shapes = [(out, into) for out, into in facts["layers"]]
     _check_shapes(shapes, classifier, folder)
     found = hashlib.sha256(files[WEIGHTS]).hexdigest()
     if facts.get("weights_sha256", found) != found:  # older folders do not say
-        raise ValueError(
+        raise UsageError(
             f"{folder / WEIGHTS} must be the file that {FACTS} was written with; it was changed, "
             "or its writer died. Save the classifier again."
         )
@@ -164,8 +207,8 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     return classifier
 
 
-def _misfit(folder: Path, wrong: object) -> ValueError:
-    return ValueError(
+def _misfit(folder: Path, wrong: object) -> UsageError:
+    return UsageError(
         f"{folder / FACTS} must be as AccuracyClassifier.save wrote it; {wrong!s:.200} "
         "Save the classifier again."
     )
@@ -177,9 +220,9 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
         facts = parse_json(data)
         version = facts["format"]
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} must be JSON with a format number; it is damaged.") from None
+        raise UsageError(f"{path} must be JSON with a format number; it is damaged.") from None
     if version != FORMAT:
-        raise ValueError(
+        raise UsageError(
             f"{path} must be of format {FORMAT}; it is of {version!r:.20}. "
             "Use the version of expacc that wrote it, or a newer one."
         )
@@ -189,11 +232,11 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
         for value in values:
             check_shape(value, _KINDS[kind], "a class")
         if any(len(pair) != 2 for pair in facts["layers"]):
-            raise ValueError("layers must be pairs.")
+            raise UsageError("layers must be pairs.")
         if len(facts["feature_names"] or ()) not in (0, facts["features"]):
-            raise ValueError("feature_names must be one a feature.")
+            raise UsageError("feature_names must be one a feature.")
         if not is_sealed(facts):
-            raise ValueError("it was changed.")
+            raise UsageError("it was changed.")
     except ValueError as wrong:
         raise _misfit(folder, wrong) from None
     return dict(facts)
@@ -207,7 +250,7 @@ def _check_shapes(shapes: list[tuple[int, int]], classifier: Any, folder: Path) 
     classes = classifier.classes_
     different = len(set(classes.tolist())) == len(classes) >= 2
     if not chained or widths[-1] != len(classes) or not different:
-        raise ValueError(
+        raise UsageError(
             f"{folder / FACTS} must chain its layers from features to different classes; "
             f"got {str(shapes)[:200]} for {len(classes)}."
         )
@@ -220,16 +263,16 @@ def _read_weights(path: Path, data: bytes, shapes: list[tuple[int, int]]) -> lis
     try:
         tensors = load(data)
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
-        raise ValueError(f"{path} must be a safetensors file; it is damaged.") from None
+        raise UsageError(f"{path} must be a safetensors file; it is damaged.") from None
     layers = []
     for place, (out, into) in enumerate(shapes):
         pair = []
         for name, shape in ((f"{place}.weight", (out, into)), (f"{place}.bias", (out,))):
             tensor = tensors.get(name)
             if tensor is None or tuple(tensor.shape) != shape or tensor.dtype != torch.float64:
-                raise ValueError(f"{path} must hold {name} of shape {shape} in float64.")
+                raise UsageError(f"{path} must hold {name} of shape {shape} in float64.")
             if not bool(torch.isfinite(tensor).all()):
-                raise ValueError(f"{path} must hold finite numbers; {name} does not.")
+                raise UsageError(f"{path} must hold finite numbers; {name} does not.")
             pair.append(tensor.numpy().copy())
         layers.append((pair[0], pair[1]))
     return layers

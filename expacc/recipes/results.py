@@ -19,7 +19,7 @@ from expacc.recipes.provenance import Result
 from expacc.recipes.recipe import Recipe
 from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown, table
 from expacc.report.words import NONE, counted, duration
-from expacc.runner.columns import LONGEST
+from expacc.runner.rows import LONGEST
 from expacc.stored import Between, check_shape, parse_json
 
 __all__ = [

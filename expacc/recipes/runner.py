@@ -13,10 +13,10 @@ import numpy as np
 
 from expacc.recipes.provenance import Account, Result, commit, failures_of, machine
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work
-from expacc.runner.columns import LONGEST
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for
+from expacc.runner.rows import LONGEST
 from expacc.runner.store import FILE, Store
-from expacc.runner.store_errors import another_study, unreadable
+from expacc.runner.store_files import other_study_error, unreadable_error
 from expacc.stored import Between, check_shape
 
 __all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
@@ -108,7 +108,7 @@ def run_recipe(
         known, here = before.get("digests", {}), digests(work)
         if any(known.get(name, value) != value for name, value in here.items()):
             shared = {name: known[name] for name in here if name in known}
-            raise another_study(folder, {"data": shared}, {"data": here})
+            raise other_study_error(folder, {"data": shared}, {"data": here})
         _note(store, before, ask, work, how, {**known, **here})
         start = time.monotonic()
         try:
@@ -191,7 +191,7 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
     with Store.read(folder) as store:
         asked, notes, where = store.study(), _notes(store), store.path
         if asked.get("recipe") != recipe.name:
-            raise another_study(Path(folder), asked, {**asked, "recipe": recipe.name})
+            raise other_study_error(Path(folder), asked, {**asked, "recipe": recipe.name})
         if "facts" not in notes:  # killed as soon as it was begun
             raise none
         _check(where, asked, _ASKED, "settings")
@@ -220,7 +220,7 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
         page = recipe.write(rows, notes["facts"])
     except Exception as error:
         # Each recipe has facts of its own, so who writes the page is the first to see them.
-        raise unreadable(
+        raise unreadable_error(
             where,
             f"rows and facts that {recipe.name} cannot read ({type(error).__name__}: {error})",
         ) from error
@@ -241,7 +241,7 @@ def _check(path: Path, value: Any, shape: Any, name: str) -> None:
     try:
         check_shape(value, shape, name)
     except ValueError as error:
-        raise unreadable(path, f"{error}") from None
+        raise unreadable_error(path, f"{error}") from None
 
 
 def _worth_telling(made_with: Sequence[Mapping[str, str]]) -> tuple[Mapping[str, str], ...]:

@@ -1,4 +1,4 @@
-"""How every chart of the report is drawn and put into the page.
+"""How every chart is drawn and put into a page, and the pictures of many tables.
 
 A chart is drawn twice, for a wide page and for a phone, so that its letters are readable on both.
 Its text stays text, in the page's own font. What matplotlib writes as style attributes becomes
@@ -9,7 +9,7 @@ sheet can then repaint a chart by night.
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from expacc.report.palette import INK, LINES, MUTED
+from expacc.stats.many_tables import CriticalDifference
 
 __all__ = ["Chart", "Drawing", "chart", "chart_style", "inline_svg", "legend_place", "tidy_axes"]
 
@@ -166,3 +167,83 @@ def inline_svg(figure: Figure, key: str, title: str, finding: str) -> str:
         f'<desc id="{key}-desc">{escape(finding)}</desc>'
     )
     return head + body.strip() + "</svg>"
+
+
+LETTER = 0.085  # inches that a letter takes at most, about
+ROW = 0.26  # inches between two labels
+BAR = 0.16  # inches between two bars
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    """Matplotlib's defaults whatever the user has set, so that a figure always looks the same."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update({"font.size": 10, "svg.hashsalt": "expacc"})
+        yield
+
+
+def critical_difference_figure(result: CriticalDifference) -> Figure:
+    """Draw methods on a line of mean ranks; a bar joins those that cannot be told apart."""
+    methods = len(result.names)
+    left = (methods + 1) // 2
+    longest = max(len(name) for name in result.names)
+    margin = 0.3 + LETTER * (longest + 6)
+    levels = _bar_levels(result.groups)
+    bars = max(levels, default=-1) + 1
+    width, height = 4.2 + 2 * margin, 1.4 + BAR * bars + ROW * left
+    with _style():
+        figure = Figure(figsize=(width, height))
+        # The vertical unit is an inch, so that labels keep their distance in every figure.
+        depth = height - 1.0
+        axes = figure.add_axes((margin / width, 0.0, 4.2 / width, depth / height))
+        axes.set(xlim=(1, methods), ylim=(-depth, 0))
+        _rank_axis(axes, result)
+        for (first, last), level in zip(result.groups, levels, strict=True):
+            ends = result.mean_ranks[first], result.mean_ranks[last]
+            reach = 0.008 * (methods - 1)
+            way = (ends[0] - reach, ends[1] + reach), (-0.14 - BAR * level,) * 2
+            axes.plot(*way, color="#D55E00", lw=4, solid_capstyle="butt", clip_on=False)
+        for place, (name, rank) in enumerate(zip(result.names, result.mean_ranks, strict=True)):
+            on_left = place < left
+            row = place if on_left else methods - 1 - place
+            _elbow(axes, name, rank, -0.22 - BAR * bars - ROW * row, on_left=on_left)
+        return figure
+
+
+def _bar_levels(groups: Sequence[tuple[int, int]]) -> list[int]:
+    """Give each bar the highest line on which it touches no other; groups come from the left."""
+    ends: list[int] = []
+    levels = []
+    for first, last in groups:
+        level = next((i for i, end in enumerate(ends) if end < first), len(ends))
+        ends[level : level + 1] = [last]
+        levels.append(level)
+    return levels
+
+
+def _rank_axis(axes: Axes, result: CriticalDifference) -> None:
+    methods = len(result.names)
+    axes.xaxis.tick_top()
+    axes.xaxis.set_label_position("top")
+    axes.set_xticks(range(1, methods + 1))
+    axes.set_xlabel(f"mean rank over {result.tables} tables (1 = best on every table)")
+    axes.set_yticks([])
+    for side in ("left", "right", "bottom"):
+        axes.spines[side].set_visible(False)
+    level = f"{result.significance * 100:g} %"
+    found = f"a bar joins losses that do not differ at the {level} level"
+    if result.overall.p_value > result.significance:
+        found = f"no differences at the {level} level"
+    axes.set_title(f"Critical differences: {found}", fontsize=10, pad=10)
+
+
+def _elbow(axes: Axes, name: str, rank: float, depth: float, *, on_left: bool) -> None:
+    methods = axes.get_xlim()[1]
+    edge = 1.0 if on_left else methods
+    outward = -0.02 * (methods - 1) if on_left else 0.02 * (methods - 1)
+    way = (rank, rank, edge + outward), (0, depth, depth)
+    axes.plot(*way, color="#555555", lw=0.9, clip_on=False)
+    label = f"{name}  {rank:.2f}" if on_left else f"{rank:.2f}  {name}"
+    side = "right" if on_left else "left"
+    axes.text(edge + 1.5 * outward, depth, label, ha=side, va="center", clip_on=False)

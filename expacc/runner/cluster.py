@@ -17,17 +17,18 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from expacc.plain import UsageError
 from expacc.runner.items import (
     RETRIES,
     Executor,
     Reply,
     Shared,
     WorkItem,
+    check_shared,
     load_executor,
     run_item,
     versions,
 )
-from expacc.runner.shared import check_shared
 
 __all__ = ["replies"]
 
@@ -35,7 +36,7 @@ TICK = 0.2  # seconds between looks at Ctrl-C and the progress bar
 CENSUS = 5.0  # seconds between looks at how many cores the cluster has
 PATIENCE = 10.0  # seconds for a cluster to answer
 AHEAD = 2  # items per core under way, so that no core waits for the next
-KEEPER = Path(__file__).with_name("keeper.py")
+BOOT = Path(__file__).with_name("boot.py")
 
 
 def replies(
@@ -92,7 +93,7 @@ def _in_cluster(ray: Any, address: str | None, cores: int) -> Iterator[None]:
     if ray.is_initialized():
         here = ray.get_runtime_context().gcs_address
         if address not in (None, "auto", here):
-            raise ValueError(
+            raise UsageError(
                 f"address must be that of the Ray cluster which this process is in already, "
                 f"{here}; got {address!r}. Call ray.shutdown() first."
             )
@@ -133,7 +134,7 @@ def _kept() -> Iterator[None]:
     except OSError:  # one has ended just now
         agents = []
     with subprocess.Popen(
-        [sys.executable, "-I", str(KEEPER), *agents],
+        [sys.executable, "-I", str(BOOT), "keep", *agents],
         stdin=subprocess.PIPE,  # whose end tells it of ours
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -231,7 +232,7 @@ class _Tasks:
             return Reply(failure=reason, details=str(error))
         here, there = versions().get("expacc"), reply.versions.get("expacc")
         if here != there:
-            raise ValueError(
+            raise UsageError(
                 f"expacc must have the same version on every node; got {there} on one and {here} "
                 f"here. Update that node."
             )

@@ -1,29 +1,76 @@
 """Carry out the work items of a study that are not done yet, and save each as it is done."""
 
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any, Literal
 
 import numpy as np
 
-from expacc.runner import cluster, local
-from expacc.runner.interrupt import CtrlC
-from expacc.runner.items import FailedRows, Reply, Shared, WorkItem, load_executor, run_item
+from expacc.plain import UsageError
+from expacc.runner import local
+from expacc.runner.items import (
+    FailedRows,
+    Reply,
+    Shared,
+    WorkItem,
+    check_shared,
+    load_executor,
+    run_item,
+)
 from expacc.runner.rows import Row
-from expacc.runner.shared import check_shared
 from expacc.runner.store import Store
 
-__all__ = ["ENGINES", "Engine", "Outcome", "cores", "run_items", "workers_for"]
+__all__ = ["ENGINES", "CtrlC", "Engine", "Outcome", "cores", "run_items", "workers_for"]
+
+
+class CtrlC:
+    """Ctrl-C as a question that is answered between two items, so that no row is cut in two."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._at_once = False
+        self._before: Any = None
+
+    def __enter__(self) -> "CtrlC":
+        main = threading.current_thread() is threading.main_thread()
+        # Others have handlers of their own, and a job in the background ignores Ctrl-C.
+        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._before = signal.signal(signal.SIGINT, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.asked or self._at_once:  # the second one, or nothing is to be kept
+            raise KeyboardInterrupt
+        self.asked = True
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Let Ctrl-C cut this block short."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self._at_once = True
+        try:
+            yield
+        finally:
+            self._at_once = False
+
 
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 Best = Callable[[Sequence[Row]], str]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Outcome:
     """What a call of ``run_items`` did.
 
@@ -36,12 +83,19 @@ class Outcome:
         waited: seconds between two items of a worker, all workers together: what scheduling costs.
     """
 
-    done: int
-    failed: int
-    skipped: int
-    seconds: float
-    busy: float
-    waited: float
+    done: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    busy: float = 0.0
+    waited: float = 0.0
+
+    def add(self, reply: Reply, rows: Sequence[Row]) -> None:
+        """Count the rows that an item gave."""
+        self.done += len(rows)
+        self.failed += sum(row.failure is not None for row in rows)
+        self.busy += reply.seconds
+        self.waited += reply.waited
 
 
 def cores() -> int:
@@ -103,43 +157,41 @@ def run_items(
     left = [item for item in items if item.key not in finished]
     runs, runs_left = (sum(item.runs for item in part) for part in (items, left))
     store.set_note("planned", {"items": len(items), "runs": runs})
-    tally = _Tally(runs, runs - runs_left)
+    outcome, runs_done, shown = Outcome(skipped=len(items) - len(left)), runs - runs_left, ""
     if best is not None and finished:
-        tally.best = best(store.rows(predictions=False))
-    with CtrlC() as stop, _bar(runs, tally.runs_done, progress) as bar:
+        shown = best(store.rows(predictions=False))
+    with CtrlC() as stop, _bar(runs, runs_done, progress) as bar:
         source = _replies(left, executor, shared, engine, workers, address, stop)
         try:
             for found in source:
                 if found is not None:
-                    rows = _save(store, *found, failed_rows)
-                    tally.add(found[0], found[1], rows, best)
+                    item, reply = found
+                    rows = _save(store, item, reply, failed_rows)
+                    outcome.add(reply, rows)
+                    runs_done += item.runs
+                    shown = (best(rows) if best is not None else "") or shown
                 if bar is not None:
-                    bar.update(tally.runs_done, None, **tally.fields())
+                    fields = {"runs": f"{runs_done} of {runs}", "failed": str(outcome.failed)}
+                    bar.update(runs_done, None, **fields, **({"best": shown} if shown else {}))
         finally:
             source.close()  # type: ignore[attr-defined]
     if stop.asked:
         raise KeyboardInterrupt
-    return Outcome(
-        done=tally.done,
-        failed=tally.failed,
-        skipped=len(items) - len(left),
-        seconds=time.monotonic() - start,
-        busy=tally.busy,
-        waited=tally.waited,
-    )
+    outcome.seconds = time.monotonic() - start
+    return outcome
 
 
 def _check(
     items: Sequence[WorkItem], engine: str, workers: int | None, address: str | None
 ) -> None:
     if engine not in ENGINES:
-        raise ValueError(f"engine must be 'local' or 'ray'; got {engine!r}.")
+        raise UsageError(f"engine must be 'local' or 'ray'; got {engine!r}.")
     if workers is not None and (type(workers) is not int or workers < 0):
-        raise ValueError(f"workers must be a number of processes >= 0; got {workers!r}.")
+        raise UsageError(f"workers must be a number of processes >= 0; got {workers!r}.")
     if engine == "ray" and workers == 0:
-        raise ValueError("workers must be >= 1 with engine='ray'; got 0. Use engine='local'.")
+        raise UsageError("workers must be >= 1 with engine='ray'; got 0. Use engine='local'.")
     if address is not None and engine != "ray":
-        raise ValueError(f"address must be left out with engine={engine!r}; got {address!r}.")
+        raise UsageError(f"address must be left out with engine={engine!r}; got {address!r}.")
     keys = [item.key for item in items]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
@@ -159,6 +211,8 @@ def _replies(
     if not items:
         yield from ()
     elif engine == "ray":
+        from expacc.runner import cluster
+
         yield from cluster.replies(
             items,
             executor,
@@ -203,29 +257,6 @@ def _save(store: Store, item: WorkItem, reply: Reply, failed_rows: FailedRows) -
         raise ValueError(f"failed_rows must give rows with a failure; got others for {item.key!r}.")
     store.save(item.key, rows, failure=failure, details=reply.details, **made)  # type: ignore[arg-type]
     return rows
-
-
-class _Tally:
-    """What the bar shows."""
-
-    def __init__(self, runs: int, runs_done: int) -> None:
-        self.runs, self.runs_done = runs, runs_done
-        self.done = self.failed = 0
-        self.busy = self.waited = 0.0
-        self.best = ""
-
-    def add(self, item: WorkItem, reply: Reply, rows: Sequence[Row], best: Best | None) -> None:
-        self.runs_done += item.runs
-        self.done += len(rows)
-        self.failed += sum(row.failure is not None for row in rows)
-        self.busy += reply.seconds
-        self.waited += reply.waited
-        if best is not None:
-            self.best = best(rows) or self.best
-
-    def fields(self) -> Mapping[str, str]:
-        shown = {"runs": f"{self.runs_done} of {self.runs}", "failed": str(self.failed)}
-        return {**shown, "best": self.best} if self.best else shown
 
 
 def _bar(total: int, done: int, shown: bool) -> AbstractContextManager[Any]:

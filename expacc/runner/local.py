@@ -22,13 +22,15 @@ from typing import IO, Any
 from expacc.runner.items import (
     RETRIES,
     THREADS,
+    Part,
     Reply,
     Shared,
     WorkItem,
     load_executor,
+    map_shared,
     run_item,
+    write_shared,
 )
-from expacc.runner.shared import Part, map_shared, write_shared
 
 __all__ = ["replies", "serve"]
 
@@ -57,11 +59,11 @@ def replies(
     """
     data, parts = write_shared(shared)
     with data:
-        crew = _Crew(items, executor, data, parts, workers)
+        pool = _Pool(items, executor, data, parts, workers)
         try:
-            yield from crew.work(stopped)
+            yield from pool.work(stopped)
         finally:
-            crew.close()
+            pool.close()
 
 
 class _Worker:
@@ -114,7 +116,7 @@ class _Worker:
         return f"was killed by {name}{memory}"
 
 
-class _Crew:
+class _Pool:
     """All workers, and the items that none of them has."""
 
     def __init__(

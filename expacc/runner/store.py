@@ -9,17 +9,30 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
-from expacc.runner.columns import PLAIN, to_columns, to_json, to_row
-from expacc.runner.digests import digests_of, digests_of_item, write_digests
 from expacc.runner.items import check_rows, versions
-from expacc.runner.lock import Lock, is_locked
-from expacc.runner.rows import Row
-from expacc.runner.store_errors import refused, unreadable
-from expacc.runner.store_files import FILE, LOCK, Connection, check_files, delete_files, inspect
-from expacc.runner.store_opening import note_texts, open_store, put_notes
+from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
+from expacc.runner.store_files import (
+    FILE,
+    LOCK,
+    Connection,
+    Lock,
+    check_files,
+    delete_files,
+    is_locked,
+    store_error,
+    unreadable_error,
+)
+from expacc.runner.store_tables import (
+    digests_of,
+    digests_of_item,
+    inspect,
+    note_texts,
+    open_store,
+    put_notes,
+    write_digests,
+)
 from expacc.stored import check_shape, parse_json
 
 __all__ = ["FILE", "Store"]
@@ -66,7 +79,7 @@ class Store:
                 check_files(path, writing=True)
             lock = Lock.take(path.with_name(LOCK))
         except OSError as error:
-            raise refused(error, path) from error
+            raise store_error(error, path) from error
         connection = None
         try:
             if not resume:
@@ -78,7 +91,7 @@ class Store:
                 connection.close()
             lock.release()
             if isinstance(error, sqlite3.Error | OSError | UnicodeError):
-                raise refused(error, path) from error
+                raise store_error(error, path) from error
             raise
         return cls(path, connection, lock)
 
@@ -111,11 +124,11 @@ class Store:
             version = inspect(connection, path)
             connection.execute("COMMIT")
             if not version:
-                raise unreadable(path, "a file without tables")
+                raise unreadable_error(path, "a file without tables")
         except (sqlite3.Error, OSError, ValueError) as error:
             if connection is not None:
                 connection.close()
-            raise refused(error, path) from error
+            raise store_error(error, path) from error
         return cls(path, connection, None)
 
     def close(self) -> None:
@@ -127,12 +140,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def save(
@@ -192,7 +200,7 @@ class Store:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise refused(error, self.path) from error
+            raise store_error(error, self.path) from error
 
     def done_items(self) -> set[str]:
         """The keys of the items that are saved, failed ones among them."""
@@ -231,17 +239,17 @@ class Store:
         try:
             return [to_row(columns) for columns in found]
         except ValueError as error:
-            raise unreadable(self.path, f"{error}") from None
+            raise unreadable_error(self.path, f"{error}") from None
 
     def study(self) -> dict[str, Any]:
         """The settings that the study was begun with."""
         found = self._select("SELECT settings FROM study")
-        return self._object("settings", found[0][0] if len(found) == 1 else None)
+        return dict(self._parsed("settings", found[0][0] if len(found) == 1 else None, dict))
 
     def made_with(self) -> list[dict[str, str]]:
         """The sets of versions that rows were made with; one, unless something was updated."""
         found = self._select("SELECT packages FROM versions ORDER BY number")
-        return [self._object("versions", text, {str: str}) for (text,) in found]
+        return [dict(self._parsed("versions", text, {str: str})) for (text,) in found]
 
     def set_note(self, name: str, value: Any) -> None:
         """Keep a value that JSON can hold, in place of the one of that name."""
@@ -255,25 +263,19 @@ class Store:
 
     def notes(self) -> dict[str, Any]:
         """All notes by name."""
-        found = {}
-        for name, text in self._select("SELECT name, value FROM notes"):
-            found[str(name)] = self._value(f"note {name!r:.60}", text)
-        return found
+        found = self._select("SELECT name, value FROM notes")
+        return {str(name): self._parsed(f"note {name!r:.60}", text) for name, text in found}
 
-    def _value(self, name: str, text: Any) -> Any:
+    def _parsed(self, name: str, text: Any, shape: Any = None) -> Any:
+        """The value of a JSON text of the store, of a shape if one is given."""
         try:
             check_shape(text, str, name)
-            return parse_json(text)
+            value = parse_json(text)
+            if shape is not None:
+                check_shape(value, shape, name)
         except ValueError as error:
-            raise unreadable(self.path, f"{name}: {error}") from None
-
-    def _object(self, name: str, text: Any, shape: Any = dict) -> dict[str, Any]:
-        value = self._value(name, text)
-        try:
-            check_shape(value, shape, name)
-        except ValueError as error:
-            raise unreadable(self.path, f"{error}") from None
-        return dict(value)
+            raise unreadable_error(self.path, f"{name}: {error}") from None
+        return value
 
     def is_running(self) -> bool:
         """Whether some process writes this study at the moment."""
@@ -285,11 +287,11 @@ class Store:
         try:
             inspect(self._connection, self.path)
         except (sqlite3.Error, ValueError) as error:
-            raise refused(error, self.path) from error
+            raise store_error(error, self.path) from error
 
     def _select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         self._connection.rested()
         try:
             return self._connection.execute(query, values).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
-            raise refused(error, self.path) from error
+            raise store_error(error, self.path) from error

@@ -1,36 +1,223 @@
-"""The files of a store: which may be there, how they are made, and how SQLite is let near them.
+"""The files of a store: which may be there, who may write them, and what a user is told if not.
 
 SQLite trusts what lies beside its file: a rollback journal can name other files to delete, a link
 is followed, a view is run. A store of ours has no such thing, so whatever has one is refused before
-it is opened.
+it is opened. One process writes at a time, by a lock that a dead process cannot keep.
 """
 
 import contextlib
+import errno
+import fcntl
+import json
+import os
+import platform
 import sqlite3
+import stat
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from expacc.files import check_plain
-from expacc.runner.columns import DIGESTS, SCHEMA
-from expacc.runner.digests import changed
-from expacc.runner.store_errors import unreadable
+from expacc.files import check_plain, not_plain_error
+from expacc.plain import UsageError
 
 __all__ = [
-    "APPLICATION",
     "FILE",
     "LOCK",
-    "VERSION",
     "Connection",
+    "Lock",
     "check_files",
-    "create_tables",
     "delete_files",
-    "inspect",
+    "is_locked",
+    "other_study_error",
+    "store_error",
+    "unreadable_error",
 ]
+
+READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+FULL = {errno.ENOSPC, errno.EDQUOT}
+LONGEST_VALUE, LONGEST_REASON = 60, 300  # characters
+
+
+def store_error(error: Exception, path: Path) -> Exception:
+    """The sentence for an error of the disk or of SQLite; sentences pass unchanged."""
+    if isinstance(error, sqlite3.Error):
+        return _of_sqlite(error, path)
+    if isinstance(error, OSError) and error.errno is not None:
+        return _of_system(error, path)
+    if isinstance(error, UnicodeError):  # names in the tables, which Python reads for SQLite
+        return unreadable_error(path, "text that is not UTF-8")
+    return error
+
+
+def _of_system(error: OSError, path: Path) -> OSError:
+    if error.errno in READ_ONLY:
+        return _read_only(path)
+    if error.errno in FULL:
+        return _full(path)
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return NotADirectoryError(f"{path.parent} must be a folder; got a file. Use another --out.")
+    return OSError(f"{path} must be a file to write to; got: {error.strerror}.")
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path) -> Exception:
+    code = getattr(error, "sqlite_errorcode", None)
+    kind = code & 0xFF if code is not None else None  # the high bits say more than we need
+    if kind == sqlite3.SQLITE_FULL:
+        return _full(path)
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return _read_only(path)
+    if kind in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return unreadable_error(path, f"{error}")
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return BlockingIOError(
+            f"{path} must not be held by another program; got: {error}. Close that program."
+        )
+    if kind == sqlite3.SQLITE_IOERR:
+        return OSError(
+            f"{path} must be on a disk that can be written; got: {error}. What was saved before is "
+            f"safe: look after the disk, then run the same command again."
+        )
+    if kind == sqlite3.SQLITE_INTERRUPT:  # by the limit of steps
+        return unreadable_error(path, "tables that take longer to read than their size allows")
+    return unreadable_error(path, f"{error}")
+
+
+def _read_only(path: Path) -> OSError:
+    return PermissionError(
+        f"{path.parent} must be a folder to write to; it is read-only for this user. "
+        f"Use another --out."
+    )
+
+
+def _full(path: Path) -> OSError:
+    return OSError(
+        f"{path} must have room to grow; the disk is full. What was saved before is safe: free "
+        f"some space, then run the same command again."
+    )
+
+
+def unreadable_error(path: Path, got: str) -> UsageError:
+    """For a file that is damaged or of another kind."""
+    words = " ".join(got.split())[:LONGEST_REASON].rstrip(".")
+    words = "".join(letter if letter.isprintable() else "?" for letter in words)
+    return UsageError(
+        f"{path} must be a study that expacc wrote; got: {words}. "
+        f"Use another --out, or --overwrite to delete it and start anew."
+    )
+
+
+def other_study_error(
+    folder: Path, there: Mapping[str, Any], here: Mapping[str, Any]
+) -> UsageError:
+    """For a folder with the rows of other settings: names the first that differs."""
+    before, now = dict(_flat(there)), dict(_flat(here))
+    differing = sorted(name for name in before | now if before.get(name) != now.get(name))
+    name = differing[0]
+    more = f" (and {len(differing) - 1} more settings)" if len(differing) > 1 else ""
+    return UsageError(
+        f"{folder} must hold the same study; {name} is {_short(before, name)} there and "
+        f"{_short(now, name)} here{more}. Use another --out, or --overwrite to delete those rows."
+    )
+
+
+def _flat(value: Any, name: str = "") -> list[tuple[str, str]]:
+    """Nested settings as 'search.trials' → '20'."""
+    if isinstance(value, Mapping) and value:
+        parts = ((f"{name}.{key}" if name else key, part) for key, part in value.items())
+        return [pair for key, part in parts for pair in _flat(part, key)]
+    return [(name or "the study", json.dumps(value))]
+
+
+def _short(settings: Mapping[str, str], name: str) -> str:
+    text = settings.get(name, "not set")
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
+
+
+LOCK_PATIENCE, PAUSE = 1.0, 0.05  # seconds: a look by ``is_locked`` holds the lock for a moment
+ASIDE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link is followed, no pipe waited for
+
+
+class Lock:
+    """A lock that the operating system takes back when the process ends, however it ends."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    @classmethod
+    def take(cls, path: Path) -> "Lock":
+        """Take the lock; what is in the file stays until ``sign``.
+
+        Raises:
+            BlockingIOError: another process has it.
+            ValueError: a link, a pipe or the like lies there.
+            OSError: the file cannot be written.
+        """
+        check_plain(path, alone=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | ASIDE, 0o666)
+        try:
+            found = os.fstat(descriptor)  # it may have changed since
+            if not stat.S_ISREG(found.st_mode):
+                raise not_plain_error(path, found.st_mode)
+            deadline = time.monotonic() + LOCK_PATIENCE
+            while not _locked(descriptor, fcntl.LOCK_EX):
+                if time.monotonic() >= deadline:
+                    raise BlockingIOError(
+                        f"{path.parent} must not be in use by another study; got one that runs as "
+                        f"{_holder(descriptor)}. Wait for it, or use another --out."
+                    )
+                time.sleep(PAUSE)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return cls(descriptor)
+
+    def sign(self) -> None:
+        """Write down who has it, for those who wait."""
+        if self._descriptor is not None:
+            os.ftruncate(self._descriptor, 0)
+            words = f"process {os.getpid()} on {platform.node()}\n"
+            os.pwrite(self._descriptor, words.encode(), 0)
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, because deleting it could take another's lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _locked(descriptor: int, kind: int) -> bool:
+    """Whether the lock could be had at once."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    words = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+    return "".join(c if c.isprintable() else " " for c in words) or "another process"
+
+
+def is_locked(path: Path) -> bool:
+    """Whether some process has the lock now; what is no plain file is no lock of ours."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | ASIDE)
+    except OSError:
+        return False
+    try:
+        plain = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        return plain and not _locked(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+
 
 FILE, LOCK = "study.sqlite", "study.lock"
 BESIDE = ("-wal", "-shm", "-journal")
-APPLICATION = 0x45584143  # 'EXAC': tells our files from other SQLite files
-VERSION = 2  # 1 had no digests
 PATIENCE = 30.0  # seconds to wait for a reader that holds the file
 LARGEST = 64 << 30  # bytes of a store
 LONGEST = 1 << 29  # bytes of one value: the labels of a table, the predictions of a run
@@ -84,10 +271,10 @@ def check_files(path: Path, *, writing: bool) -> bool:
         # SQLite writes into these even to read.
         found = check_plain(path.with_name(path.name + end), alone=True)
         if found is not None and end == "-journal":
-            raise unreadable(path, f"a journal beside it, {path.name}{end}, that is not ours")
+            raise unreadable_error(path, f"a journal beside it, {path.name}{end}, that is not ours")
     found = check_plain(path, alone=writing)
     if found is not None and found.st_size > LARGEST:
-        raise unreadable(path, f"{found.st_size:,} bytes")
+        raise unreadable_error(path, f"{found.st_size:,} bytes")
     return found is not None
 
 
@@ -97,53 +284,3 @@ def delete_files(path: Path) -> None:
     for end in ("", *BESIDE):
         with contextlib.suppress(FileNotFoundError):
             path.with_name(path.name + end).unlink()
-
-
-def tables_of(version: int) -> set[tuple[str, ...]]:
-    """What the schema of a version holds, word for word."""
-    with contextlib.closing(sqlite3.connect(":memory:")) as made:
-        create_tables(made, version)
-        return _tables(made)
-
-
-def create_tables(connection: sqlite3.Connection, version: int = VERSION) -> None:
-    """All that is there before the first value."""
-    for statement in SCHEMA.split(";"):
-        connection.execute(statement)
-    if version > 1:
-        connection.execute(DIGESTS)
-
-
-def _tables(connection: sqlite3.Connection) -> set[tuple[str, ...]]:
-    found = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_schema LIMIT 100")
-    return {(kind, name, of, " ".join(str(sql or "").split())) for kind, name, of, sql in found}
-
-
-def inspect(connection: sqlite3.Connection, path: Path) -> int:
-    """The version of a store that is whole and holds what we wrote; 0 for a file without tables.
-
-    Raises:
-        ValueError: it is damaged, changed, of another program, or of a newer version.
-    """
-    tables = _tables(connection)
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if not tables and not version and application in (0, APPLICATION):
-        return 0
-    if application != APPLICATION:
-        raise unreadable(path, "an SQLite file of another program")
-    if version > VERSION:
-        raise ValueError(
-            f"{path} must have version {VERSION} or older; got {version}, written by a "
-            f"newer expacc. Update expacc, or use another --out."
-        )
-    if version < 1 or tables != tables_of(version):
-        raise unreadable(path, "tables, views or triggers that are not ours")
-    ((verdict,), *_) = connection.execute("PRAGMA integrity_check(1)").fetchall()
-    if verdict != "ok":
-        raise unreadable(path, str(verdict))
-    if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
-        raise unreadable(path, "rows without an item")
-    if version > 1 and (what := changed(connection)) is not None:
-        raise unreadable(path, what)
-    return int(version)

@@ -6,7 +6,6 @@ One table: `paired_rows`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`, `pa
 `critical_difference`, `dolan_more_profile`.
 """
 
-from expacc.stats.adjustment import Adjustment, adjust
 from expacc.stats.many_tables import (
     CriticalDifference,
     Profile,
@@ -21,8 +20,12 @@ from expacc.stats.one_table import (
     PairedTest,
     combined_5x2_f,
     corrected_paired_t,
+    mcnemar,
     paired_5x2_t,
+    paired_rows,
+    variance_factor,
 )
+from expacc.stats.p_values import Adjustment, adjust
 from expacc.stats.rank_tests import (
     AgainstReference,
     PairwiseTest,
@@ -36,7 +39,6 @@ from expacc.stats.rank_tests import (
     wilcoxon_against,
     wilcoxon_pairs,
 )
-from expacc.stats.row_tests import mcnemar, paired_rows, variance_factor
 
 __all__ = [
     "Adjustment",

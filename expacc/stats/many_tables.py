@@ -96,8 +96,12 @@ def wins(scores: ArrayLike) -> tuple[Wins, ...]:
     Args:
         scores: tables × methods, larger is better.
 
-    >>> wins([[0.9, 0.8], [0.7, 0.7]])[0]
-    Wins(alone=1, shared=1, credit=1.5)
+    Returns:
+        One `Wins` per method, in the order of the columns.
+
+    Example:
+        >>> wins([[0.9, 0.8], [0.7, 0.7]])[0]
+        Wins(alone=1, shared=1, credit=1.5)
     """
     table = read_scores(scores)
     best = table == table.max(axis=1, keepdims=True)
@@ -115,6 +119,13 @@ def win_tie_loss(scores: ArrayLike, reference: int) -> tuple[WinTieLoss, ...]:
     Args:
         scores: tables × methods, larger is better.
         reference: the column of the reference, which ties with itself everywhere.
+
+    Returns:
+        One `WinTieLoss` per method, in the order of the columns.
+
+    Example:
+        >>> win_tie_loss([[0.9, 0.8], [0.7, 0.7]], reference=0)[1]
+        WinTieLoss(wins=0, ties=1, losses=1)
     """
     table = read_scores(scores)
     if type(reference) is not int or not 0 <= reference < table.shape[1]:
@@ -141,6 +152,13 @@ def critical_difference(
         pairs: how pairs are judged. ``"wilcoxon"``: with Holm over all of them. ``"conover"``: with
             Benjamini and Hochberg, after Iman and Davenport's test has found that the methods
             differ at all; if it has not, all methods are one group.
+
+    Returns:
+        The methods by mean rank, their groups and the tests behind them.
+
+    Example:
+        >>> critical_difference([[0.9, 0.8], [0.7, 0.6]], ["a", "b"]).names
+        ('a', 'b')
     """
     table = read_scores(scores)
     names = check_names(names, table.shape[1])
@@ -191,11 +209,15 @@ def dolan_more_profile(
         thresholds: increasing; by default all those at which a curve steps.
         ratio: what is compared.
 
+    Returns:
+        The profile: thresholds, and shares of tables for every method.
+
+    Example:
+        >>> dolan_more_profile([[0.9, 0.81], [0.5, 0.6]], [0.8, 0.9, 1.0]).shares.tolist()
+        [[1.0, 1.0], [0.5, 1.0], [0.5, 0.5]]
+
     Reference:
         Dolan and Moré, Mathematical Programming 91 (2002).
-
-    >>> dolan_more_profile([[0.9, 0.81], [0.5, 0.6]], [0.8, 0.9, 1.0]).shares.tolist()
-    [[1.0, 1.0], [0.5, 1.0], [0.5, 0.5]]
     """
     table = read_scores(accuracies)
     if table.min() < 0 or table.max() > 1 + 1e-9:

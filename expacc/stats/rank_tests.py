@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from expacc.stats.adjustment import adjust
+from expacc.stats.p_values import adjust, sign_flip_p
 from expacc.stats.score_table import NEGLIGIBLE, Floats, read_scores
-from expacc.stats.sign_flips import sign_flip_p
 
 ALL_TIED = "all methods tie on every table"
 SAME_ORDER = "every table ranks the methods alike; p is the chance of that when all are equal"
@@ -75,15 +74,33 @@ class PairwiseTest:
 
 
 def ranks(scores: ArrayLike) -> Floats:
-    """Rank the methods within each table, 1 for the best; ties share the mean of their ranks."""
+    """Rank the methods within each table, 1 for the best; ties share the mean of their ranks.
+
+    Args:
+        scores: tables × methods, larger is better.
+
+    Returns:
+        Tables × methods.
+
+    Example:
+        >>> ranks([[0.9, 0.9, 0.1], [0.1, 0.2, 0.3]]).tolist()
+        [[1.5, 1.5, 3.0], [3.0, 2.0, 1.0]]
+    """
     return np.asarray(stats.rankdata(-read_scores(scores), axis=1), np.float64)
 
 
 def mean_ranks(scores: ArrayLike) -> Floats:
     """Return each method's rank averaged over the tables; small is good.
 
-    >>> mean_ranks([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]).tolist()
-    [1.0, 2.25, 2.75]
+    Args:
+        scores: tables × methods, larger is better.
+
+    Returns:
+        One mean rank per method.
+
+    Example:
+        >>> mean_ranks([[0.9, 0.8, 0.8], [0.7, 0.6, 0.5]]).tolist()
+        [1.0, 2.25, 2.75]
     """
     return np.asarray(ranks(scores).mean(axis=0), np.float64)
 
@@ -96,6 +113,13 @@ def wilcoxon(scores: ArrayLike) -> RankTest:
 
     Args:
         scores: tables × 2.
+
+    Returns:
+        The test; its statistic is the smaller rank sum.
+
+    Example:
+        >>> wilcoxon([[0.9, 0.8], [0.7, 0.6], [0.6, 0.5], [0.8, 0.6]]).p_value  # 2 of 2⁴
+        0.125
 
     Reference:
         Demšar, JMLR 7 (2006), section 3.1.3.
@@ -128,6 +152,13 @@ def wilcoxon_against(scores: ArrayLike, reference: int) -> AgainstReference:
         scores: tables × methods, larger is better.
         reference: the column of the reference.
 
+    Returns:
+        P-values, adjusted ones, and which way the ranks lean.
+
+    Example:
+        >>> wilcoxon_against([[0.9, 0.8], [0.7, 0.6], [0.6, 0.5], [0.8, 0.6]], 1).leaning.tolist()
+        [1.0, 0.0]
+
     Reference:
         Demšar, JMLR 7 (2006), section 3.2.2; Benavoli, Corani and Mangili, JMLR 17 (2016), on why
         ranks among all methods are no basis for a pair.
@@ -151,6 +182,13 @@ def wilcoxon_pairs(scores: ArrayLike) -> PairwiseTest:
 
     Args:
         scores: tables × methods, larger is better.
+
+    Returns:
+        P-values of all pairs, and adjusted ones.
+
+    Example:
+        >>> wilcoxon_pairs([[0.9, 0.8], [0.7, 0.6], [0.6, 0.5], [0.8, 0.6]]).p_values.tolist()
+        [[1.0, 0.125], [0.125, 1.0]]
     """
     table = read_scores(scores)
     methods = table.shape[1]
@@ -172,6 +210,13 @@ def friedman(scores: ArrayLike) -> RankTest:
 
     Args:
         scores: tables × methods, larger is better.
+
+    Returns:
+        The test of all methods together.
+
+    Example:
+        >>> friedman([[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]).statistic  # all agree: n (k - 1)
+        4.0
 
     Reference:
         Friedman, JASA 32 (1937); Conover, Practical Nonparametric Statistics (1999), section 5.8.
@@ -196,6 +241,13 @@ def iman_davenport(scores: ArrayLike) -> RankTest:
 
     Args:
         scores: tables × methods, larger is better.
+
+    Returns:
+        The test of all methods together.
+
+    Example:
+        >>> round(iman_davenport([[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]).p_value, 6)  # 1/3!
+        0.166667
 
     Reference:
         Iman and Davenport, Communications in Statistics A9 (1980); Demšar, JMLR 7 (2006).
@@ -232,6 +284,13 @@ def conover(scores: ArrayLike) -> PairwiseTest:
 
     Args:
         scores: tables × methods, larger is better.
+
+    Returns:
+        P-values of all pairs, and adjusted ones.
+
+    Example:
+        >>> conover([[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]).p_values[0, 2].item()  # 2^(1-n)
+        0.5
 
     Reference:
         Conover and Iman, Los Alamos report LA-7677-MS (1979); Conover (1999), section 5.8.

@@ -10,63 +10,63 @@ from types import ModuleType
 
 _MOVED = {
     "rows": "runner.rows",
-    "columns": "runner.columns",
-    "digests": "runner.digests",
+    "columns": "runner.rows",
+    "digests": "runner.store_tables",
     "items": "runner.items",
-    "shared": "runner.shared",
+    "shared": "runner.items",
     "store": "runner.store",
     "store_files": "runner.store_files",
-    "store_opening": "runner.store_opening",
-    "store_refusals": "runner.store_errors",
-    "lock": "runner.lock",
+    "store_opening": "runner.store_tables",
+    "store_refusals": "runner.store_files",
+    "lock": "runner.store_files",
     "local": "runner.local",
     "cluster": "runner.cluster",
     "boot": "runner.boot",
-    "keeper": "runner.keeper",
+    "keeper": "runner.boot",
     "engine": "runner.engine",
-    "interrupt": "runner.interrupt",
-    "adjustment": "stats.adjustment",
+    "interrupt": "runner.engine",
+    "adjustment": "stats.p_values",
     "one_table": "stats.one_table",
-    "row_tests": "stats.row_tests",
-    "sign_flips": "stats.sign_flips",
+    "row_tests": "stats.one_table",
+    "sign_flips": "stats.p_values",
     "rank_tests": "stats.rank_tests",
     "many_tables": "stats.many_tables",
-    "sensitivity": "stats.sensitivity",
+    "sensitivity": "stats.p_values",
     "score_table": "stats.score_table",
     "stats": "stats",
     "loss_names": "report.loss_names",
     "palette": "report.palette",
     "plain_text": "report.words",
     "figures": "report.figures",
-    "figures_many": "report.figures_many",
+    "figures_many": "report.figures",
     "sheet": "report.html",
     "answer": "compare.answer",
     "record": "compare.record",
-    "record_checks": "compare.record_checks",
-    "protocol": "compare.protocol",
-    "row_scores": "compare.row_scores",
+    "record_checks": "compare.record",
+    "protocol": "compare.record",
+    "row_scores": "compare.leaderboard_table",
     "leaderboard": "compare.leaderboard",
     "leaderboard_table": "compare.leaderboard_table",
     "methods": "compare.methods",
     "suspects": "compare.suspects",
-    "figures_folds": "compare.figures_folds",
-    "figures_tables": "compare.figures_tables",
-    "figures_training": "compare.figures_training",
-    "figures_predictions": "compare.figures_predictions",
+    "figures_folds": "compare.figures_scores",
+    "figures_tables": "compare.figures_scores",
+    "figures_training": "compare.figures_runs",
+    "figures_predictions": "compare.figures_runs",
     "report": "compare.page",
-    "report_files": "compare.page_files",
+    "report_files": "compare.leaderboard and expacc.compare.suspects",
     "report_tables": "compare.page_tables",
     "terminal": "compare.terminal",
     "parcel": "compare.serialize",
     "space": "compare.search_space",
-    "selection": "compare.selection",
+    "selection": "compare.work",
     "work": "compare.work",
-    "cost": "compare.runtime_model",
+    "cost": "compare.training_budget",
     "pace": "compare.training_budget",
     "compare": "compare.study",
-    "forecast": "compare.forecast",
+    "forecast": "compare.study",
     "deploy": "compare.deploy",
-    "predictions": "compare.predictions",
+    "predictions": "compare.deploy",
 }
 
 
@@ -90,10 +90,17 @@ class _Moved(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             DeprecationWarning,
             stacklevel=2,
         )
-        there = importlib.import_module(new)
-        module.__doc__ = there.__doc__
-        module.__all__ = getattr(there, "__all__", [])  # type: ignore[attr-defined]
-        module.__getattr__ = lambda name: getattr(there, name)  # type: ignore[method-assign]
+        there = [importlib.import_module(name) for name in new.split(" and ")]
+        module.__doc__ = there[0].__doc__
+        module.__all__ = [name for one in there for name in getattr(one, "__all__", ())]  # type: ignore[attr-defined]
+
+        def find(name: str) -> object:
+            for one in there:
+                if hasattr(one, name):
+                    return getattr(one, name)
+            raise AttributeError(f"{new} has no {name!r}")
+
+        module.__getattr__ = find  # type: ignore[method-assign]
 
 
 sys.meta_path.append(_Moved())

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from expacc.compare.figures_folds import name_rows
+from expacc.compare.figures_scores import name_rows
 from expacc.recipes.mixing.scores import Scores
 from expacc.recipes.mixing.uci import CE, CONTROL, EVERY
-from expacc.report.figures import Chart, chart, tidy_axes
-from expacc.report.figures_many import critical_difference_figure
+from expacc.report.figures import Chart, chart, critical_difference_figure, tidy_axes
 from expacc.report.palette import INK, MUTED, Look, looks
 from expacc.report.words import p_text
 from expacc.stats.many_tables import CriticalDifference
