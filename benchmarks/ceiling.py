@@ -68,7 +68,7 @@ def trained(kind: Kind, rows: TensorTable, starts: int, epochs: int) -> Tensor:
             f"{kind.name}/{start}",
             everyone,
             loss=kind.loss,
-            numbers=kind.numbers,
+            loss_params=kind.numbers,
             learning_rate=geometric(kind.rate, kind.rate / 100),
             weight_decay=kind.decay,
             normalize=kind.loss == "exact",

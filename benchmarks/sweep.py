@@ -86,7 +86,7 @@ def plain_run(rows: TensorTable, case: Case, steps: int) -> None:
 def our_runs(rows: TensorTable, case: Case, count: int, steps: int) -> None:
     everyone = torch.arange(len(rows.labels))
     numbers = {"sigma": 1.0} if case.loss == "exact" else {}
-    runs = [Run(f"run {i}", everyone, loss=case.loss, numbers=numbers) for i in range(count)]
+    runs = [Run(f"run {i}", everyone, loss=case.loss, loss_params=numbers) for i in range(count)]
     plan = TrainConfig(Model(case.hidden), batch=case.batch, epochs=1, steps=steps, keep="last")
     train_runs(rows, runs, plan, device=rows.features.device)
 
@@ -134,7 +134,7 @@ def car_run(device: str) -> float:
             f"seed {seed}",
             everyone,
             loss="exact",
-            numbers={"sigma": sigma, "margin": 2.0},
+            loss_params={"sigma": sigma, "margin": 2.0},
             learning_rate=rate,
             weight_decay=1e-4,
             normalize=True,

@@ -203,7 +203,7 @@ def test_schedules_and_steps_are_the_authors(data):
     ready = Ready.of(train_rows)
     run = run_of("a", ready, "exact", Settings(0.05, None, 0.05))
     rates = [run.learning_rate(epoch / 16) for epoch in range(16)]
-    sigmas = [run.numbers["sigma"](epoch / 16) for epoch in range(16)]
+    sigmas = [run.loss_params["sigma"](epoch / 16) for epoch in range(16)]
     np.testing.assert_allclose(rates, [0.05 * (1e-4 / 0.05) ** (e / 15) for e in range(16)])
     np.testing.assert_allclose(sigmas, [10 * (0.01 / 10) ** (e / 16) for e in range(16)])
     assert run.normalize
@@ -212,7 +212,7 @@ def test_schedules_and_steps_are_the_authors(data):
     assert len(run.rows) == (500 * 256 // 48) * 48
     assert protocol.steps_of(48) == (500 * 256 // 48) * 48 // 256
     hinge = run_of("b", ready, "hinge", Settings(0.01, 1.0, 5.0, 0.1))
-    assert (hinge.clip, hinge.numbers, hinge.weight_decay) == (1.0, {"margin": 5.0}, 0.1)
+    assert (hinge.clip, hinge.loss_params, hinge.weight_decay) == (1.0, {"margin": 5.0}, 0.1)
 
 
 def test_every_line_of_table_8_can_be_trained(data, short):
@@ -239,10 +239,10 @@ def test_a_variant_changes_one_part(data, variant, changed):
     )
     assert run.normalize
     for name, value in changed.items():
-        assert run.numbers[name] == value
-    left = whole.numbers.keys() - changed.keys()
+        assert run.loss_params[name] == value
+    left = whole.loss_params.keys() - changed.keys()
     for name in left - {"sigma"}:
-        assert run.numbers[name] == whole.numbers[name]
+        assert run.loss_params[name] == whole.loss_params[name]
 
 
 def test_rows_of_several_splits_train_together_and_alike(data, short):

@@ -156,7 +156,7 @@ def test_weights_of_rows_are_copies(name):
 def test_weights_below_a_row_do_not_turn_the_deviation_round():
     rows = table()
     small = TensorTable(rows.features, rows.labels, 3, torch.full((120,), 1e-3))
-    runs = [Run("a", EVERY, loss="exact", numbers={"sigma": 1.0}, learning_rate=0.05)]
+    runs = [Run("a", EVERY, loss="exact", loss_params={"sigma": 1.0}, learning_rate=0.05)]
     plan = TrainConfig(batch=1000, epochs=30, keep="last")
     for weighted in (small, rows):
         model = train_runs(weighted, runs, plan)[0].model

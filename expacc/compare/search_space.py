@@ -29,12 +29,12 @@ class Trial:
     Args:
         number: which, from 0.
         found: the searched numbers, for the record.
-        numbers: of the loss, as ``Run`` takes them.
+        loss_params: as ``Run`` takes them.
     """
 
     number: int
     found: Mapping[str, float]
-    numbers: Mapping[str, Any]
+    loss_params: Mapping[str, Any]
 
     @property
     def learning_rate(self) -> float:

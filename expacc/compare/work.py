@@ -187,7 +187,7 @@ class FoldTrainer:
             rows,
             held,
             loss=loss,
-            numbers=trial.numbers,
+            loss_params=trial.loss_params,
             learning_rate=geometric(rate, rate / 50),
             weight_decay=trial.weight_decay,
             # As in its paper; as sigma falls, the norm of its gradient changes by orders.

@@ -232,7 +232,7 @@ class _Trainer:
                         f"{place} {setting.describe()} {len(runs)}",
                         rows,
                         loss=setting.loss,
-                        numbers=setting.numbers,
+                        loss_params=setting.loss_params,
                         learning_rate=setting.schedule,
                         weight_decay=setting.weight_decay / float(self.weight.sum()),
                         # EXACT standardises its logits: only their shape goes on, at scale 1.

@@ -23,7 +23,7 @@ class Setting:
     """A loss with its numbers and a learning rate, which falls to a twentieth by equal ratios."""
 
     loss: Any
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    loss_params: Mapping[str, Any] = field(default_factory=dict)
     learning_rate: float = 0.02
     weight_decay: float = 0.0
 
@@ -37,7 +37,7 @@ class Setting:
         """For people and for JSON."""
         numbers = {
             name: value if not callable(value) else _ends(value)
-            for name, value in self.numbers.items()
+            for name, value in self.loss_params.items()
         }
         name = self.loss if isinstance(self.loss, str) else type(self.loss).__name__
         return {"loss": name, **numbers, "learning_rate": self.learning_rate}

@@ -31,19 +31,19 @@ class Objective:
         name: for people.
         kind: what must be equal to share a slope; numbers may differ.
         slope: dL/dlogits of a batch.
-        numbers: name → a number or a schedule.
+        loss_params: name → a number or a schedule.
     """
 
     name: str
     kind: tuple[Any, ...]
     slope: Slope
-    numbers: Mapping[str, float | Schedule]
+    loss_params: Mapping[str, float | Schedule]
 
     def at(self, progress: float) -> dict[str, float]:
         """The numbers at ``progress`` in [0, 1], as the slope takes them."""
         found = {
             name: float(value(progress) if callable(value) else value)
-            for name, value in self.numbers.items()
+            for name, value in self.loss_params.items()
         }
         if "focus" in found:
             found["ce_weight"], found["error_weight"] = focus_weights(found.pop("focus"))
@@ -51,21 +51,21 @@ class Objective:
 
 
 def objective_of(
-    loss: str | nn.Module | Callable[..., Tensor], numbers: Mapping[str, Any] | None = None
+    loss: str | nn.Module | Callable[..., Tensor], loss_params: Mapping[str, Any] | None = None
 ) -> Objective:
     """The objective of a named loss with its numbers, or of a loss object.
 
     Args:
         loss: one of ``LOSS_NAMES``; one of this package's loss Modules, or ``ScheduledLoss`` around
             one; or any callable of (logits, target).
-        numbers: of a named loss, e.g. ``{"leak": 0.2}``; each a number or a schedule. Every loss
-            also takes ``scale``, a factor of its slope.
+        loss_params: of a named loss, e.g. ``{"leak": 0.2}``; each a number or a schedule. Every
+            loss also takes ``scale``, a factor of its slope.
 
     Raises:
         TypeError: ``loss`` is neither a name nor callable.
         ValueError: an unknown name, or a number the loss does not have.
     """
-    given = dict(numbers or {})
+    given = dict(loss_params or {})
     if isinstance(loss, ScheduledLoss):
         inner, own = _unwrap(loss.loss)
         return objective_of(inner, {**own, **loss.schedules, **given})
@@ -86,7 +86,9 @@ def objective_of(
             values.pop("focus")
     for name in sorted(given.keys() - allowed):
         has = ", ".join(sorted(allowed | options.keys()))
-        raise ValueError(f"numbers must name numbers of {loss}; got {name!r}. It has: {has}.")
+        raise ValueError(
+            f"loss_params must name parameters of {loss}; got {name!r}. It has: {has}."
+        )
     for progress in (0.0, 0.5, 1.0):
         at = {key: value(progress) if callable(value) else value for key, value in values.items()}
         check_number("scale", at.pop("scale", 1.0), low=0)
@@ -183,7 +185,7 @@ def _of_object(loss: Any, numbers: dict[str, Any]) -> Objective:
             f"Names: {', '.join(LOSS_NAMES)}."
         )
     if numbers:
-        raise ValueError(f"numbers must be left out for a loss object; got {sorted(numbers)}.")
+        raise ValueError(f"loss_params must be left out for a loss object; got {sorted(numbers)}.")
     name = str(getattr(loss, "__name__", type(loss).__name__))
     by_rows = isinstance(loss, nn.Module) and hasattr(loss, "reduction")
     if by_rows:

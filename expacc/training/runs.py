@@ -1,5 +1,7 @@
 """What to train, and what comes back: plain frozen records, and their checks before a start."""
 
+import functools
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -75,7 +77,7 @@ class Run:
         validation: rows for early stopping and curves; None for none.
         loss: a name (see ``expacc.training.LOSS_NAMES``), a loss Module, or a callable of
             (logits, target) that returns the mean.
-        numbers: the loss's own, e.g. {'leak': 0.1} or {'sigma': sigma_tabular, 'margin': 2.0}.
+        loss_params: the loss's own, e.g. {'leak': 0.1} or {'sigma': sigma_tabular, 'margin': 2.0}.
         learning_rate: > 0, changed once an epoch if a schedule.
         weight_decay: >= 0, on weights, not on biases: L2 for sgd and adam, decoupled for adamw.
         momentum: of sgd.
@@ -92,7 +94,7 @@ class Run:
     rows: Tensor
     validation: Tensor | None = None
     loss: str | nn.Module | Any = "cross_entropy"
-    numbers: Mapping[str, Any] = field(default_factory=dict)
+    loss_params: Mapping[str, Any] = field(default_factory=dict)
     learning_rate: Number = 0.1
     weight_decay: float = 0.0
     momentum: float = 0.9
@@ -101,6 +103,29 @@ class Run:
     normalize: bool = False
     start: "Trained | None" = None
     group: str = ""
+
+
+def _old_numbers(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    warnings.warn(
+        "numbers of a Run is now loss_params; the old name goes in the next release.",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    return value
+
+
+_init = Run.__init__
+
+
+def _init_with_old_name(run: Run, *args: Any, numbers: Any = None, **kwargs: Any) -> None:
+    _init(run, *args, **kwargs)
+    if numbers is not None:
+        object.__setattr__(run, "loss_params", _old_numbers(numbers))
+
+
+functools.update_wrapper(_init_with_old_name, _init)
+setattr(Run, "__init__", _init_with_old_name)  # noqa: B010 - for one release
+setattr(Run, "numbers", property(lambda run: _old_numbers(run.loss_params)))  # noqa: B010
 
 
 @dataclass(frozen=True)

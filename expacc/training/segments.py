@@ -139,12 +139,12 @@ def _scaled(slope: Tensor, numbers: dict[str, Tensor]) -> Tensor:
 def _tables(objectives: list[Objective], epochs: int) -> list[dict[str, list[float]]]:
     """name → its value in every epoch, per run; equal objectives are evaluated once."""
     known: dict[object, dict[str, list[float]]] = {}
-    any_scale = any("scale" in objective.numbers for objective in objectives)
+    any_scale = any("scale" in objective.loss_params for objective in objectives)
     tables = []
     for objective in objectives:
-        key = (objective.kind, tuple((n, _identity(v)) for n, v in objective.numbers.items()))
+        key = (objective.kind, tuple((n, _identity(v)) for n, v in objective.loss_params.items()))
         if key not in known:
-            moving = any(callable(value) for value in objective.numbers.values())
+            moving = any(callable(value) for value in objective.loss_params.values())
             each = [objective.at(epoch / epochs) for epoch in range(epochs if moving else 1)]
             each = each if moving else each * epochs
             known[key] = {name: [numbers[name] for numbers in each] for name in each[0]}

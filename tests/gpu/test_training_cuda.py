@@ -23,7 +23,7 @@ def test_same_as_on_the_cpu(hidden):
     rows, everyone = table(), torch.arange(300)
     numbers = {"exact": {"sigma": 1.0}}
     runs = [
-        Run(name, everyone, loss=name, numbers=numbers.get(name, {}), learning_rate=0.02)
+        Run(name, everyone, loss=name, loss_params=numbers.get(name, {}), learning_rate=0.02)
         for name in LOSS_NAMES
     ]
     model = Model(hidden, hidden_dropout=0.2 if hidden else 0.0)

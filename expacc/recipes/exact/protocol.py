@@ -166,7 +166,7 @@ VARIANTS: dict[str, Callable[[Run], Run]] = {
 
 
 def _with(run: Run, **numbers: Any) -> Run:
-    return replace(run, numbers={**run.numbers, **numbers})
+    return replace(run, loss_params={**run.loss_params, **numbers})
 
 
 def run_of(key: str, ready: Ready, method: str, settings: Settings) -> Run:
@@ -184,7 +184,7 @@ def run_of(key: str, ready: Ready, method: str, settings: Settings) -> Run:
         key,
         ready.drawn,
         loss=loss,
-        numbers=numbers,
+        loss_params=numbers,
         learning_rate=rate_of(rate),
         weight_decay=settings.regularization,
         clip=None if loss == "exact" else settings.clip,
@@ -271,15 +271,15 @@ def train_method(
 
     def change(run: Run, progress: float) -> Run:
         """What a run of EXACT becomes with another noise, or the authors' sampler."""
-        now, margin = SIGMA(progress), run.numbers["margin"]
+        now, margin = SIGMA(progress), run.loss_params["margin"]
         if method == SAMPLED:
-            return replace(run, loss=SampledLoss(now, margin, random[run.key]), numbers={})
+            return replace(run, loss=SampledLoss(now, margin, random[run.key]), loss_params={})
         noise, log = NOISE_METHODS[method]
         if noise in BY_RULE:
             loss = rules.setdefault((now, margin), RuleLoss(noise, log, now, margin))
-            return replace(run, loss=loss, numbers={})
+            return replace(run, loss=loss, loss_params={})
         own = {"sigma": now / NOISES[noise], "margin": margin, "noise": noise, "log": log}
-        return replace(run, loss="exact", numbers=own)
+        return replace(run, loss="exact", loss_params=own)
 
     return train_by_epochs(ready, made, seed, change, device=device)
 

@@ -110,7 +110,7 @@ def _run(ask: Ask, data: Data, place: Place) -> Run:
         data.train[place.fold],
         data.held.get(place.fold),
         loss="mixed_expected_error",
-        numbers={"ce_weight": ce_weight, "error_weight": error_weight},
+        loss_params={"ce_weight": ce_weight, "error_weight": error_weight},
         learning_rate=place.setting["learning_rate"],
         start=begin,
         group=f"mnist/{place.fold}",

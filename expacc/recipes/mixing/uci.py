@@ -269,7 +269,7 @@ def _run(ask: Ask, data: Data, place: Place) -> Run:
         data.train[place.fold],
         data.held[place.fold],
         loss="focal" if mix is None else "mixed_expected_error",
-        numbers={"gamma": 2.0, "alpha": 0.25} if mix is None else mix,
+        loss_params={"gamma": 2.0, "alpha": 0.25} if mix is None else mix,
         learning_rate=scaled if place.method == CONTROL else rate,
         group=f"{ask['table']}|{ask['labels']['shape']}|{place.fold}|{place.seed}",
     )
