@@ -6,7 +6,7 @@ their own: their large temporaries change what the allocator has at hand for the
 the growth of the process's peak during one call, in units of the logits' size, the gradient
 included (Linux only).
 
-    python benchmarks/losses.py            prints the table, writes it to results/ and the README
+    python benchmarks/losses.py            prints the table, writes it to results/ and docs/speed.md
     python benchmarks/losses.py --dry-run  prints it only
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from machine import README, RESULTS, facts, heading
+from machine import RESULTS, SPEED, facts, heading
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -97,8 +97,8 @@ def memory(name: str) -> float | None:
     return float(done.stdout)
 
 
-def write_into_readme(found: dict, peaks: dict, machine: dict) -> None:
-    """Replace the table between the README's bench marks by ours and the comparators' range."""
+def write_table(found: dict, peaks: dict, machine: dict) -> None:
+    """Replace the table of docs/speed.md by ours and the comparators' range."""
     sizes = [f"{rows}x{classes}" for rows, classes in SIZES]
     lines = ["| | " + " | ".join(sizes).replace("x", "×") + " | peak memory, in logits |"]
     lines.append("|---|" + "---|" * (len(sizes) + 1))
@@ -112,9 +112,9 @@ def write_into_readme(found: dict, peaks: dict, machine: dict) -> None:
             f"| `{name}` | " + " | ".join(cells) + f" | {peaks[name] or float('nan'):.1f} |"
         )
     table = "\n".join([*lines, "", heading(machine) + "."])
-    before, rest = README.read_text().split("<!-- bench -->")
+    before, rest = SPEED.read_text().split("<!-- bench -->")
     after = rest.split("<!-- /bench -->")[1]
-    README.write_text(f"{before}<!-- bench -->\n{table}\n<!-- /bench -->{after}")
+    SPEED.write_text(f"{before}<!-- bench -->\n{table}\n<!-- /bench -->{after}")
 
 
 def main() -> None:
@@ -156,8 +156,8 @@ def main() -> None:
         path = RESULTS / "losses-cpu.json"
         result = {"machine": machine, "ratios": found, "peak_memory_in_logits": peaks}
         path.write_text(json.dumps(result, indent=1) + "\n")
-        write_into_readme(found, peaks, machine)
-        console.print(f"written: {path}, and the README's table")
+        write_table(found, peaks, machine)
+        console.print(f"written: {path}, and the table of docs/speed.md")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import torch
 import expacc
 
 RESULTS = Path(__file__).parent / "results"
-README = Path(__file__).parent.parent / "README.md"
+SPEED = Path(__file__).parent.parent / "docs" / "speed.md"
 
 
 def cpu_name() -> str:
