@@ -10,6 +10,7 @@ import pytest
 from hostile.files import HEAD, parquet, workbook
 
 from expacc.data import ReadOptions, TableError
+from expacc.data.blocks import BlockParser
 from expacc.data.reading import read_grid
 
 
@@ -119,3 +120,31 @@ def test_damaged_containers_give_a_grid_or_a_sentence(name, tmp_path, monkeypatc
     for _ in range(60):
         path.write_bytes(mutated(source, whole))
         read_or_refuse(path)
+
+
+PIECES = ["1", "ab", "x y", "", "?", " a", "b\t", '"a"', '" a "', ' "a\nb" ', '"a""b"', '"\r\n\n"']
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t", "§", "whitespace"])
+def test_many_lines_at_once_are_read_as_one_by_one(delimiter, tmp_path, monkeypatch):
+    source = random.Random(5)
+    path = tmp_path / "x.csv"
+    between = " \t" if delimiter == "whitespace" else delimiter
+
+    def outcome(parse):
+        monkeypatch.setattr("expacc.data.blocks.BlockParser.parse", parse)
+        try:
+            grid, _, _ = read_grid(path, ReadOptions(delimiter=delimiter))
+        except TableError as error:
+            return str(error)
+        return grid.names, [*map(list, grid.columns)], list(grid.lines), grid.notes
+
+    taken, at_once = [], BlockParser.parse
+    for _ in range(300):
+        lines, pieces = [between.join("ab")], PIECES[: source.choice([5, 7, 12])]
+        lines += [between.join(source.choices(pieces, k=2)) for _ in range(source.randint(1, 6))]
+        lines.insert(source.randint(1, len(lines)), source.choice(["1" + between + "2", "", "  "]))
+        path.write_bytes((source.choice(["\n", "\r\n", "\r"]).join(lines) + "\n").encode())
+        many = outcome(lambda *given: taken.append(at_once(*given)) or taken[-1])
+        assert many == outcome(lambda *_: None), lines
+    assert sum(rows is not None for rows in taken) > 10

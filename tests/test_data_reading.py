@@ -491,3 +491,13 @@ def test_notes_on_classes_come_to_an_end(write):
     notes = [note for note in read_table(path).notes if "differ in writing" in note]
     assert len(notes) == 10
     assert all(note.count("'") == 20 for note in notes)
+
+
+def test_far_too_many_values_make_no_category(write, monkeypatch):
+    monkeypatch.setattr("expacc.data.table.MOST_LEVELS", 60)
+    rows = "".join(f"u{i},{i % 5},{'pq'[i % 2]}\n" for i in range(120))
+    path = write("user,x,y\n" + rows)
+    assert has_note(read_table(path), "Left out 'user': id-like text, more than")
+    for options in ({"categorical": ["user"]}, {"target": "user"}):
+        with pytest.raises(TableError, match="'user' has more than 60 different values"):
+            read_table(path, **options)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -298,3 +299,18 @@ def test_as_many_classes_as_rows_take_no_time_and_few_notes():
     for splits in (stratified_folds(codes, 10, seed=0), holdout([*codes, 0, 0, 0], 1e-5, seed=0)):
         assert len(splits.notes) == 11
         assert "more classes have too few rows" in splits.notes[-1]
+
+
+def test_folds_are_dealt_when_their_rows_are_asked_for(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("dealt")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("expacc.data.splits._by_class", refuse)
+        splits = list(stratified_folds(LABELS, 3, seed=0))
+        assert [split.renamed("x").train_rows for split in splits] == [136] * 3
+        with pytest.raises(AssertionError, match="dealt"):
+            splits[0].test  # noqa: B018
+    again = replace(splits[0], name="other")
+    assert again.name == "other"
+    assert np.array_equal(again.test, splits[0].renamed("x").test)

@@ -16,7 +16,8 @@ from expacc.data.text import Lines
 
 __all__ = ["read_arff"]
 
-_ODD = re.compile(r"""[^\S\r\n ]|['"%{}]""")  # what a line of bare words does not hold
+# What a line of bare words, or words in single quotes, does not hold; and '?' is no gap.
+_ODD = re.compile(r"""[^\S\r\n ]|["%{}\\]|''|'\?'""")
 _MOST_LEVELS = 2_000_000  # of all attributes
 _NUMBERS = ("numeric", "real", "integer")
 # A word in quotes with backslash escapes, or a run without what parts words.
@@ -48,6 +49,7 @@ class _Reader:
         self.levels = 0
         self.attributes: list[_Attribute] = []
         self.store = RowStore(self.budget)
+        self.parsers: dict[bool, BlockParser] = {}  # by whether there are quotes
 
     def refuse(self, message: str, place: int = 0) -> TableError:
         return TableError(self.name, message, line=self.lines.number, column=place + 1)
@@ -56,10 +58,13 @@ class _Reader:
         self._header()
         header = [entry.name for entry in self.attributes]
         names, notes = name_columns(self.name, header, self.lines.number)
-        parser = BlockParser(",", None, len(header))
+        self.parsers = {
+            quoted: BlockParser(",", "'" if quoted else None, len(header))
+            for quoted in (False, True)
+        }
         while (block := self.lines.next_block()) is not None:
             self.budget.check(self.lines.number, 1)  # comments take time too
-            if not self._take(parser, block):
+            if not self._take(block):
                 self._take_by_line()
         if not self.store.rows:
             raise self.refuse("there is a header but no row of data.")
@@ -67,13 +72,14 @@ class _Reader:
         columns = self.store.columns()
         return Grid(self.name, names, columns, self.store.lines(), declared=declared, notes=notes)
 
-    def _take(self, parser: BlockParser, block: str) -> bool:
-        """Read a block at once, if it holds bare words only, and each is as declared."""
+    def _take(self, block: str) -> bool:
+        """Read a block at once, if it holds plain words only, and each is as declared."""
         if _ODD.search(block):
             return False
-        taken = parser.parse(block)
-        if taken is None:
+        taken = self.parsers["'" in block].parse(block)
+        if taken is None or taken.broken:
             return False
+        self.budget.look_closely(taken.loose // 5, self.lines.number + 1)
         if len(taken.places):
             arrow, compute = (need(name, "reading text") for name in ("pyarrow", "pyarrow.compute"))
             missing = {"?", *(self.options.missing or ())}

@@ -113,6 +113,7 @@ class Taken:
     places: Sequence[int] | Rows
     lines: int
     trimmed: int = 0
+    loose: int = 0  # fields that a pattern found, which takes longer
     broken: int = 0  # rows that hold a line break
     first_broken: int = 0  # the place of the first of them
     blanks: int = 0  # lines, before the last row
@@ -258,16 +259,17 @@ class BlockParser:
     def _broken(self, block: str) -> Taken | None:
         """Rows that may hold line breaks, without blank lines between them."""
         compute = need("pyarrow.compute", "reading text")
-        trimmed = 0
+        trimmed = loose = 0
         if self._matches(block):
             rows = self._arrow(block.encode(), self.quote or "")
         else:
             rows, trimmed = self._fields(block)
+            loose = rows.num_rows * self.width if rows is not None else 0
         if rows is None:
             return None
         lines = block.count("\n") + block.count("\r") - block.count("\r\n")
         if rows.num_rows == lines:
-            return Taken(rows, range(lines), lines, trimmed)
+            return Taken(rows, range(lines), lines, trimmed, loose)
         counts = [compute.count_substring_regex(column, _BREAK) for column in rows.columns]
         breaks: Any = np.sum([column.to_numpy() for column in counts], axis=0, dtype=np.int64)
         places = np.cumsum(breaks + 1) - breaks - 1
@@ -279,6 +281,7 @@ class BlockParser:
             places,
             lines,
             trimmed,
+            loose,
             broken=int((breaks > 0).sum()),
             first_broken=int(places[first]),
         )

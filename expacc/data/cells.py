@@ -25,6 +25,7 @@ __all__ = [
     "is_number",
     "text_numbers",
     "to_numbers",
+    "whole_number",
     "why_not_a_number",
 ]
 
@@ -51,7 +52,7 @@ def as_text(cell: Cell) -> str | None:
     return None if cell != cell else repr(cell)
 
 
-def _number(value: str | float | None) -> Cell:
+def whole_number(value: str | float | None) -> Cell:
     """A number without a fraction is an integer, as workbooks and decimals have it."""
     if value is None:
         return None
@@ -111,7 +112,7 @@ class Cells(Sequence[Cell]):
         """A part of the array as objects."""
         raw = array.to_pylist()
         if self.form == "number":
-            return list(map(_number, raw))
+            return list(map(whole_number, raw))
         if self.form == "json":
             return [None if text is None else json.loads(text) for text in raw]
         return list(raw)
@@ -322,7 +323,7 @@ def _native(column: Cells, typed_missing: Collection[str]) -> Floats:
         if is_number(word) or word in ("inf", "-inf"):
             number = float(word)
             cell = int(number) if whole and number % 1 == 0 else number
-            if as_text(_number(number) if column.form == "number" else cell) == word:
+            if as_text(whole_number(number) if column.form == "number" else cell) == word:
                 values[values == number] = np.nan
     return values
 

@@ -12,6 +12,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any
 from xml.etree import ElementTree
 
@@ -295,21 +296,14 @@ def _letters(where: str) -> int:
 
 def _limit(memory: int, seconds: int) -> None:
     """Bound this process; where the system cannot, the counts of the reader remain."""
-    try:
-        import resource
-
-        with open("/proc/self/statm") as file:
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
-    except (ImportError, OSError, ValueError):
-        pass
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    except (ImportError, OSError, ValueError):
-        pass
+        with open("/proc/self/statm") as file:  # on Linux
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
 
 
 def _main(out: IO[bytes]) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from expacc.data import container_process
-from expacc.data.cells import Cells, as_text
+from expacc.data.cells import Cells, as_text, whole_number
 from expacc.data.container_process import read_container
 from expacc.data.errors import TableError, need
 from expacc.data.limits import (
@@ -34,7 +34,6 @@ from expacc.data.table import Grid, Kind, name_columns
 __all__ = ["read_parquet", "read_workbook"]
 
 _MOST_PARTS = 10_000
-_MOST_ROWS = 1_048_576  # of a workbook
 _KINDS: dict[str, Kind] = {"text": "category", "boolean": "category"}  # all else is a number
 
 
@@ -122,7 +121,10 @@ def read_workbook(source: Source, options: ReadOptions) -> Grid:
     header_line = None
     if header is not None:
         header_line = numbers.pop(0)
-        texts = [as_text(cell) or "" for cell in Cells.of(_whole(header))]
+        texts = [
+            as_text(whole_number(cell) if isinstance(cell, float) else cell) or ""
+            for cell in header
+        ]
         names, more = name_columns(source.name, texts, header_line)
         notes += more
     else:
@@ -141,14 +143,6 @@ def read_workbook(source: Source, options: ReadOptions) -> Grid:
     budget.check(len(numbers), len(names))
     columns = [Cells(*one) for one in zip(table.columns, facts["forms"], strict=True)]
     return Grid(source.name, names, columns, numbers, header_line=header_line, notes=notes)
-
-
-def _whole(cells: list[Any]) -> list[Any]:
-    """Numbers of a header as they are shown: 2 for 2.0."""
-    return [
-        int(cell) if isinstance(cell, float) and cell % 1 == 0 and abs(cell) < 1e15 else cell
-        for cell in cells
-    ]
 
 
 def _check_parts(file: "_Container") -> None:
@@ -178,8 +172,6 @@ def _check_sheet(file: "_Container", facts: dict[str, Any]) -> list[str]:
         raise too_many_columns(file.name, f"{width:,}", file.options, line)
     if "bad" in facts:
         line, column, error = facts["bad"]
-        if line > _MOST_ROWS:
-            raise TableError(file.name, f"a workbook has at most {_MOST_ROWS:,} rows.", line=line)
         message = (
             f"the cell holds the error {error}; mend it, or give --missing '{error}' to read it "
             "as missing."

@@ -133,9 +133,11 @@ class _Reader:
         quote = self.quote
         if quote is None or self.delimiter == WHITESPACE or block.count(quote) % 2 == 0:
             return len(block)
+        ends = "\r\n" if "\r" in block else "\n"
         end, odd = len(block), False
-        while not odd and end > 0:
-            start = max(block.rfind("\n", 0, end - 1), block.rfind("\r", 0, end - 1)) + 1
+        while not odd and end > 0:  # from one line with quotes to the one before
+            last = block.rfind(quote, 0, end)
+            start = max(block.rfind(mark, 0, last) for mark in ends) + 1 if last >= 0 else 0
             odd = block.count(quote, start, end) % 2 == 1
             end = start
         return end
@@ -153,6 +155,7 @@ class _Reader:
             places = taken.places
             shifted = range(first, first + len(places)) if isinstance(places, range) else None
             self.store.add(shifted or np.asarray(places) + first, taken.rows)
+        self.budget.look_closely(taken.loose // 5, first)
         self.trimmed += taken.trimmed
         self.lines.pass_block(taken.lines, len(block))
         self.pending.add(self.lines.number + 1 - taken.last_blanks, taken.last_blanks)

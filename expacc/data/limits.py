@@ -44,7 +44,7 @@ READ_MEMORY, READ_SECONDS = 640 << 20, 12
 """What the process that reads Parquet and workbooks may take beside the file itself."""
 
 _CELLS_OF_A_ROW = 8
-_SLOW = 2_000_000  # fields that have to be looked at letter by letter
+_SLOW = 3_000_000  # fields that have to be looked at letter by letter
 
 
 class Budget:
