@@ -131,10 +131,12 @@ def test_runs_follow_the_schedules(data):
     }
     assert len({run.key for run in runs.values()}) == len(EVERY)
     assert {run.group for run in runs.values()} == {"wine|linear|fold 1|0"}
-    assert runs[CE].numbers == runs[CONTROL].numbers == {"ce_weight": 1.0, "error_weight": 0.0}
-    assert runs[EL].numbers == {"ce_weight": 0.0, "error_weight": 1.0}
-    assert runs[GRADUAL].numbers["focus"] is focus_gradual
-    switch = runs["CE+EL F=0,0.5"].numbers["focus"]
+    assert (
+        runs[CE].loss_params == runs[CONTROL].loss_params == {"ce_weight": 1.0, "error_weight": 0.0}
+    )
+    assert runs[EL].loss_params == {"ce_weight": 0.0, "error_weight": 1.0}
+    assert runs[GRADUAL].loss_params["focus"] is focus_gradual
+    switch = runs["CE+EL F=0,0.5"].loss_params["focus"]
     assert [focus_weights(switch(epoch / 50)) for epoch in (0, 47, 48)] == [
         *((1.0, 1.0), (1.0, 1.0), (0.0, 1.0)),
     ]

@@ -190,10 +190,8 @@ def plan_study(
         notes += [f"{table.name}: {remark}" for remark in remarks]
         shared |= pack_table(table)
         if only_plan:
-            shared |= {
-                f"{table.name}/split/{split.name}/train": range(split.train_rows)
-                for split in splits
-            }
+            sizes = {split.name: range(split.train_rows) for split in splits}
+            shared |= {f"{table.name}/split/{fold}/train": rows for fold, rows in sizes.items()}
         else:
             shared |= pack_splits(table.name, splits)
         facts[table.name] = TableFacts(

@@ -41,8 +41,15 @@ def build_native() -> None:
     ``~/.cache/expacc/native`` (or under ``$XDG_CACHE_HOME``), in a folder that must be yours alone.
     What is damaged there is built anew. Calls after the first do nothing.
 
+    Returns:
+        Nothing; the losses find the node from then on.
+
     Raises:
         RuntimeError: there will be none, and why. The losses work without.
+
+    Example:
+        >>> import expacc
+        >>> expacc.build_native()  # doctest: +SKIP
     """
     with _one_at_a_time:
         if dispatch.native_library is None:
