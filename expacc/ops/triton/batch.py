@@ -72,8 +72,8 @@ def moments_kernel(
                 other=float("-inf"),
             ).to(tl.float32)
             present = scores != float("-inf")
-            # Half of the difference: that of two large logits may overflow.
-            apart = tl.where(present, 0.5 * scores - 0.5 * pivot, 0.0).to(tl.float64)
+            # In float64: the difference of two large logits may overflow.
+            apart = tl.where(present, scores.to(tl.float64) - pivot.to(tl.float64), 0.0)
             here += present.to(tl.float32)
             total += apart
             squares += apart * apart
@@ -84,8 +84,8 @@ def moments_kernel(
     programs = tl.num_programs(0)
     place = numbers + 8 + program
     tl.store(place, tl.sum(tl.sum(number.to(tl.float64), 1), 0))
-    tl.store(place + programs, 2.0 * tl.sum(tl.sum(total, 1), 0))
-    tl.store(place + 2 * programs, 4.0 * tl.sum(tl.sum(squares, 1), 0))
+    tl.store(place + programs, tl.sum(tl.sum(total, 1), 0))
+    tl.store(place + 2 * programs, tl.sum(tl.sum(squares, 1), 0))
 
 
 @triton.jit

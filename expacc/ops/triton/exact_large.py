@@ -154,7 +154,7 @@ def many_backward_kernel(
             slope = tl.load(numbers + 2)
             if reduction != 0:
                 slope *= above
-            result -= through_deviation(scores * (1.0 / shrink), numbers, slope)
+            result -= through_deviation(scores / shrink, numbers, slope)
     tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
     place = out + row * classes + columns
     tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
