@@ -3,6 +3,8 @@
 import inspect
 from pathlib import Path
 
+import torch
+
 import expacc
 from expacc.contract import Reduction
 from expacc.functional.exact import Standardize
@@ -50,7 +52,10 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def code(thing: object) -> str:
-    return "–" if thing is None else f"`{thing.__name__}`"
+    if thing is None:
+        return "–"
+    known = {torch.nn.functional.cross_entropy: "F.", torch.nn.CrossEntropyLoss: "nn."}
+    return f"`{known.get(thing, '')}{thing.__name__}`"
 
 
 def number(value: object) -> str:

@@ -534,8 +534,7 @@ def test_only_what_can_be_made_again_is_published(commits, more, why):
 def test_a_page_without_an_answer_counts_its_claims_and_numbers():
     page = replace(fake_recipes.page_of(_rows()), answer="")
     assert answer_of(page) == (
-        "1 of 2 claims of the paper hold. 1 of 4 numbers agree with the paper's, 1 above, 2 below; "
-        "3 new."
+        "1 of 2 claims hold. 1 of 4 numbers agree with the paper's, 1 above, 2 below; 3 new."
     )
     text = page_markdown(Result(ONE, page, Account()))
     assert "| adult is best | 85 | – | not run |" in text

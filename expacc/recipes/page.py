@@ -233,7 +233,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
 def answer_of(page: Page) -> str:
     """What stands first: the page's own sentence, or how many claims and numbers hold."""
     held, judged = claim_counts(page)
-    claims = f"{held} of {judged} claims of the paper hold. " if judged else ""
+    claims = f"{held} of {judged} claims hold. " if judged else ""
     numbers = counts_text(verdict_counts(page))
     return page.answer or f"{claims}{numbers[0].upper()}{numbers[1:]}."
 

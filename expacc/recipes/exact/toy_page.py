@@ -134,7 +134,7 @@ def _claims(trained: ByLoss) -> tuple[Claim, ...]:
     found = []
     for toy, says, right in (
         (THREE, "The blog: with k trained, {} gets the three points as right as can be", True),
-        (FIVE, "The paper: with k free, {} does not so with the five points", False),
+        (FIVE, "The paper: with k free, {} does not get the five as right as can be", False),
     ):
         highest = best(toy)[0]
         for loss in ("cross_entropy", "hinge"):
