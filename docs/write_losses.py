@@ -1,4 +1,4 @@
-"""Write what is made of ``expacc/registry.py``: docs/losses.md and expacc/__init__.pyi."""
+"""Write what is made of ``expacc/registry``: docs/losses.md and expacc/__init__.pyi."""
 
 import inspect
 from pathlib import Path
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PAGE = """# The losses
 
-Written by `python docs/write_losses.py` from `expacc/registry.py`.
+Written by `python docs/write_losses.py` from `expacc/registry`.
 
 Functions are in `expacc.functional`, Modules in `expacc`; `expacc.get_loss(name, …)` makes a Module
 from a name, and `expacc.list_losses()` lists the names. With u = log p(target), p = e^u, logits z:

@@ -103,6 +103,50 @@ class ExpectedErrorLoss(FunctionLoss):
         impl: Implementation = "auto",
     ) -> None: ...
 
+class MeanAbsoluteErrorLoss(FunctionLoss):
+    """Compute the L1 distance between the label and the softmax, twice the expected error."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class GeneralizedCrossEntropyLoss(FunctionLoss):
+    """Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1)."""
+
+    q: float
+    truncation: float | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        q: float = 0.7,
+        truncation: float | None = None,
+    ) -> None: ...
+
+class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
+    """Compute cross entropy, continued as a straight line in p where p(target) is small."""
+
+    threshold: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        threshold: float = 0.1,
+    ) -> None: ...
+
 class HingeLoss(FunctionLoss):
     """Compute the multi-class hinge loss, the mean shortfall of the margins over the rivals."""
 
@@ -135,35 +179,6 @@ class FocalLoss(FunctionLoss):
         alpha: float | None = 0.25,
     ) -> None: ...
 
-class MeanAbsoluteErrorLoss(FunctionLoss):
-    """Compute the L1 distance between the label and the softmax, twice the expected error."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None: ...
-
-class GeneralizedCrossEntropyLoss(FunctionLoss):
-    """Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1)."""
-
-    q: float
-    truncation: float | None
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        q: float = 0.7,
-        truncation: float | None = None,
-    ) -> None: ...
-
 class TamedCrossEntropyLoss(FunctionLoss):
     """Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong."""
 
@@ -192,21 +207,6 @@ class Poly1CrossEntropyLoss(FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         epsilon: float = 1.0,
-    ) -> None: ...
-
-class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
-    """Compute cross entropy, continued as a straight line in p where p(target) is small."""
-
-    threshold: float
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        threshold: float = 0.1,
     ) -> None: ...
 
 class ComplementEntropyLoss(FunctionLoss):

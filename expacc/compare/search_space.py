@@ -13,7 +13,8 @@ from typing import Any
 from scipy.stats import qmc
 
 from expacc.data import derive_seed
-from expacc.registry import SPECS, Range
+from expacc.registry import SPECS
+from expacc.registry.spec import Range
 
 __all__ = ["Trial", "trials_of"]
 

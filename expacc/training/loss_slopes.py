@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from expacc.ops.orthant.slopes import EXP_MIN, slopes_within, win_slopes
-from expacc.registry import SPECS, Pull
+from expacc.registry import SPECS
+from expacc.registry.spec import Pull
 
 __all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
 

@@ -1,0 +1,120 @@
+"""Our losses, and cross entropy, which all are compared with."""
+
+from typing import Any
+
+from expacc.registry.spec import REFERENCE, LossSpec
+from expacc.schedules import focus_gradual, geometric, sigma_tabular
+
+__all__ = ["OURS"]
+
+_FIRST_SIGMA = 10.0
+# EXACT's margin is its regulariser, and the usual one falls as one part in the rows: on rows held
+# out of the training parts of small UCI tables 0.3 was best below 250 rows, 0.05 up to 1,000.
+_MARGIN_ROWS, _LEAST_MARGIN, _LARGEST_MARGIN = 60.0, 0.05, 0.3
+_SIGMAS_IN_A_MARGIN = 25.0
+
+
+def _usual_margin(rows: int) -> float:
+    return min(max(_MARGIN_ROWS / rows, _LEAST_MARGIN), _LARGEST_MARGIN)
+
+
+def _exact_params(found: dict[str, float]) -> dict[str, Any]:
+    own = dict(found)
+    return {"sigma": geometric(_FIRST_SIGMA, own.pop("last_sigma")), **own}
+
+
+# Colours are Okabe and Ito's, then Tol's muted ones: both can be told apart by the colour-blind.
+# Cross entropy, which all others are compared with, is drawn in the ink of the page.
+OURS = (
+    LossSpec(
+        name=REFERENCE,
+        label="cross entropy",
+        formula="−u",
+        source="`torch.nn.functional.cross_entropy`",
+        when="the reference",
+        family="reference",
+        look=("#3b4553", "#d3dae3", "o", "-"),
+        slope="cross_entropy",
+    ),
+    LossSpec(
+        name="exact",
+        function_name="exact_error",
+        label="EXACT",
+        formula="1 − P(y wins) with Gaussian noise on the logits",
+        source="Karpukhin, Dereka and Kolesnikov (EXACT), Eq. 15 to 19",
+        when="linear models on tables, with its schedule and `GradientNormalizer`",
+        family="ours",
+        look=("#0072b2", "#4db1ea", "s", "-"),
+        defaults={"sigma": sigma_tabular, "margin": None},
+        options={"standardize": True, "noise": "normal", "log": False},
+        slope="exact",
+        search={
+            "margin": (0.02, 1.0, _usual_margin),
+            "last_sigma": (0.001, 0.1, lambda rows: _usual_margin(rows) / _SIGMAS_IN_A_MARGIN),
+        },
+        params_of=_exact_params,
+        # The smaller the last sigma, the closer to the error rate itself, and to its noise.
+        polish=tuple({"sigma": geometric(1.0, last)} for last in (0.3, 0.1, 0.03)),
+        # EXACT divides its logits by their deviation, so its weights stay small, and so must steps.
+        rate_factor={"linear": 0.05, "mlp": 0.2},
+        regularizes=True,
+        for_accuracy=True,
+    ),
+    LossSpec(
+        name="leaky_expected_error",
+        label="leaky expected error",
+        formula="1 − p − leak·u",
+        source="İrsoy 2019, Eq. 6",
+        when="a first choice when labels may be wrong",
+        family="ours",
+        look=("#d55e00", "#ff8f47", "D", "-"),
+        defaults={"leak": 0.1},
+        slope=lambda u, n: u.exp() + n["leak"],
+        search={"leak": (0.01, 1.0, 0.1)},
+        polish=({"leak": 0.03}, {"leak": 0.1}, {"leak": 0.3}),
+        for_accuracy=True,
+    ),
+    LossSpec(
+        name="mixed_expected_error",
+        label="mixed expected error",
+        formula="−ce_weight·u + error_weight·(1 − p), or by `focus`",
+        source="Battash, Hazan and Wolf (mixing), Eq. 12 and 14",
+        when="with a schedule that shifts from one to the other",
+        family="ours",
+        look=("#009e73", "#3ccca3", "^", "-"),
+        defaults={"focus": 0.0},
+        slope=lambda u, n: u.exp() * n["error_weight"] + n["ce_weight"],
+        params_of=lambda found: {"focus": focus_gradual},
+        polish=({"focus": focus_gradual},),
+        for_accuracy=True,
+    ),
+    LossSpec(
+        name="expected_error",
+        label="expected error",
+        formula="1 − p",
+        source="İrsoy 2019, Eq. 5; mixing, Eq. 9 and 10",
+        when="to fine-tune a trained model; many wrong labels",
+        family="ours",
+        look=("#b8578e", "#e58fc0", "v", "--"),
+        slope=lambda u, n: u.exp(),
+        for_accuracy=True,
+    ),
+    LossSpec(
+        name="expected_cost",
+        label="expected cost",
+        formula="Σ_j cost[y, j]·P(argmax = j)",
+        source="the expectation of EXACT, Eq. 15, or of the softmax",
+        when="when mistakes differ in cost",
+        family="ours",
+        needs="a matrix of costs",
+    ),
+    LossSpec(
+        name="linear_mixed_expected_error",
+        label="mixed expected error of a linear layer",
+        formula="as `mixed_expected_error`, of features @ weight.T + bias",
+        source="mixing, Eq. 12 to 14",
+        when="vocabularies: the logits are never kept",
+        family="ours",
+        needs="features and the layer's weight",
+    ),
+)
