@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 import expacc
-from expacc.contract import Reduction
+from expacc.contract import Reduction, Shift
 from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
@@ -18,6 +18,7 @@ TYPES = {
     "Implementation": ("expacc.ops", Implementation),
     "NoiseName": ("expacc.ops.orthant.noise", NoiseName),
     "Reduction": ("expacc.contract", Reduction),
+    "Shift": ("expacc.contract", Shift),
     "Standardize": ("expacc.functional.exact", Standardize),
 }
 ROOT = Path(__file__).resolve().parent.parent

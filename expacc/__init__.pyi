@@ -7,6 +7,7 @@ from expacc import functional as functional
 from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
 from expacc.contract import Reduction
+from expacc.contract import Shift
 from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
@@ -54,6 +55,8 @@ class LeakyExpectedErrorLoss(FunctionLoss):
     """Compute the expected error plus a small leak of cross entropy."""
 
     leak: float
+    shift: Shift
+    scale: float
     impl: Implementation
 
     def __init__(
@@ -64,6 +67,8 @@ class LeakyExpectedErrorLoss(FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         leak: float = 0.1,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
         impl: Implementation = "auto",
     ) -> None: ...
 
@@ -73,6 +78,8 @@ class MixedExpectedErrorLoss(FunctionLoss):
     focus: float
     ce_weight: float | None
     error_weight: float | None
+    shift: Shift
+    scale: float
     impl: Implementation
 
     def __init__(
@@ -85,12 +92,16 @@ class MixedExpectedErrorLoss(FunctionLoss):
         focus: float = 0.0,
         ce_weight: float | None = None,
         error_weight: float | None = None,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
         impl: Implementation = "auto",
     ) -> None: ...
 
 class ExpectedErrorLoss(FunctionLoss):
     """Compute the error rate expected when labels are drawn from the softmax."""
 
+    shift: Shift
+    scale: float
     impl: Implementation
 
     def __init__(
@@ -100,11 +111,16 @@ class ExpectedErrorLoss(FunctionLoss):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
         impl: Implementation = "auto",
     ) -> None: ...
 
 class MeanAbsoluteErrorLoss(FunctionLoss):
     """Compute the L1 distance between the label and the softmax, twice the expected error."""
+
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -113,6 +129,8 @@ class MeanAbsoluteErrorLoss(FunctionLoss):
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class GeneralizedCrossEntropyLoss(FunctionLoss):
@@ -120,6 +138,8 @@ class GeneralizedCrossEntropyLoss(FunctionLoss):
 
     q: float
     truncation: float | None
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -130,12 +150,16 @@ class GeneralizedCrossEntropyLoss(FunctionLoss):
         label_smoothing: float = 0.0,
         q: float = 0.7,
         truncation: float | None = None,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
     """Compute cross entropy, continued as a straight line in p where p(target) is small."""
 
     threshold: float
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -145,6 +169,8 @@ class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         threshold: float = 0.1,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class HingeLoss(FunctionLoss):
@@ -167,6 +193,8 @@ class FocalLoss(FunctionLoss):
 
     gamma: float
     alpha: float | None
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -177,12 +205,16 @@ class FocalLoss(FunctionLoss):
         label_smoothing: float = 0.0,
         gamma: float = 2.0,
         alpha: float | None = 0.25,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class TamedCrossEntropyLoss(FunctionLoss):
     """Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong."""
 
     taming: float
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -192,12 +224,16 @@ class TamedCrossEntropyLoss(FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         taming: float = 0.8,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class Poly1CrossEntropyLoss(FunctionLoss):
     """Compute Poly-1 cross entropy: ``mixed_expected_error`` with weights 1 and epsilon."""
 
     epsilon: float
+    shift: Shift
+    scale: float
 
     def __init__(
         self,
@@ -207,6 +243,8 @@ class Poly1CrossEntropyLoss(FunctionLoss):
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
         epsilon: float = 1.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
     ) -> None: ...
 
 class ComplementEntropyLoss(FunctionLoss):

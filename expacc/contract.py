@@ -22,6 +22,7 @@ from expacc import errors
 from expacc.ops import (
     CLASS_AXIS,
     Formula,
+    all_leads,
     all_log_probs,
     apply_formula,
     compute_dtype,
@@ -31,6 +32,7 @@ from expacc.ops import (
 )
 
 Reduction = Literal["none", "mean", "sum"]
+Shift = float | Literal["auto"]
 
 _ORDINARY = (Tensor, torch.nn.Parameter)  # neither fake nor a subclass with a will of its own
 _INTEGERS = {
@@ -290,12 +292,35 @@ def reduce_rows(values: Tensor, batch: Batch) -> Tensor:
     return (values.squeeze(0) if batch.single else values).to(batch.dtype)
 
 
-def reduce_log_prob(formula: Formula, batch: Batch) -> Tensor:
-    """Weigh and reduce ``formula(log p)``: at the label, or Σ_j mass_j · formula(log p_j)."""
-    logits, target, mass, kept, scale, summed, dtype, single = batch
+def read_shift(shift: Shift, classes: int) -> float:
+    """The number: 'auto' makes more than ten classes start as ten do, where p is 1/10."""
+    if shift == "auto":
+        return math.log((classes - 1) / 9) if classes > 10 else 0.0
+    if isinstance(shift, str):
+        raise ValueError(f"shift must be a number or 'auto'; got {shift!r}.")  # noqa: TRY004
+    return errors.check_number("shift", shift, low=-math.inf)
+
+
+def reduce_log_prob(
+    formula: Formula, batch: Batch, shift: Shift = 0.0, scale: float = 1.0
+) -> Tensor:
+    """Weigh and reduce ``formula(log p)``: at the label, or Σ_j mass_j · formula(log p_j).
+
+    ``shift`` and ``scale`` move the soft margin log p/(1-p), and with it p.
+    """
+    logits, target, mass, kept, factor, summed, dtype, single = batch
+    if shift != 0 or scale != 1:
+        errors.check_number("scale", scale, low=0, open_low=True)
+        formula = formula._replace(shift=read_shift(shift, logits.shape[CLASS_AXIS]), scale=scale)
     if target is None or mass is not None:
         batch = sound_batch(batch)
-        log_probs, mass = present_log_probs(batch.logits, batch)
-        return reduce_rows((mass * apply_formula(log_probs, formula)).sum(CLASS_AXIS), batch)
-    result = log_prob_loss(logits, target, formula, kept, scale, summed, dtype)
+        if formula.moves():
+            mass, leads = class_mass(batch), all_leads(batch.logits)
+            leads = torch.where((mass == 0) & (leads == -torch.inf), torch.inf, leads)
+            values = apply_formula(leads, formula, is_lead=True)
+        else:
+            log_probs, mass = present_log_probs(batch.logits, batch)
+            values = apply_formula(log_probs, formula)
+        return reduce_rows((mass * values).sum(CLASS_AXIS), batch)
+    result = log_prob_loss(logits, target, formula, kept, factor, summed, dtype)
     return result.squeeze(0) if single and not summed else result

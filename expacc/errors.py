@@ -33,6 +33,8 @@ def check_number(
         return value  # type: ignore[return-value]
     if high < math.inf:
         phrase = f"lie in {'(' if open_low else '['}{low:g}, {high:g}{')' if open_high else ']'}"
+    elif low == -math.inf:
+        phrase = "be finite"
     else:
         phrase = f"be finite and {'>' if open_low else '>='} {low:g}"
     raise ValueError(f"{name} must {phrase}; got {value}.{cure and ' ' + cure}")

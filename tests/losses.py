@@ -6,7 +6,7 @@ made from the papers alone: one in NumPy over a whole batch, one in mpmath over 
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mpmath as mp
@@ -43,6 +43,32 @@ def exact_row(logits: tuple[float, ...], target: int) -> Row:
     return Row(-mp.log1p(odds), 1 / (1 + odds), odds / (1 + odds), logits, target)
 
 
+def moved_row(row: Row, shift: float = 0.0, scale: float = 1.0) -> Row:
+    """The row whose p has scale · log p/(1 - p) + shift for its log p/(1 - p)."""
+    if row.error == 0:
+        return row
+    odds = (row.error / row.p) ** mp.mpf(scale) * mp.exp(-mp.mpf(shift))
+    return replace(row, u=-mp.log1p(odds), p=1 / (1 + odds), error=odds / (1 + odds))
+
+
+def moved_probs(p: np.ndarray, y: np.ndarray, shift: float = 0.0, scale: float = 1.0):
+    """The same of a batch; the rivals keep their shares."""
+    true = _true(p, y)[:, None]
+    own = 1 / (1 + (1 / true - 1) ** scale * np.exp(-shift))
+    moved = p * (1 - own) / (1 - true)
+    moved[np.arange(len(y)), y] = own[:, 0]
+    return moved
+
+
+MOVES = ({"shift": 2.4}, {"shift": -1.0, "scale": 0.5}, {"scale": 3.0})
+
+
+def _split(params):
+    """Its own numbers, and how p is moved."""
+    own = {key: value for key, value in params.items() if key not in ("shift", "scale")}
+    return own, {key: params[key] for key in params.keys() - own.keys()}
+
+
 @dataclass(frozen=True)
 class LossRow:
     name: str
@@ -56,6 +82,26 @@ class LossRow:
     logits: bool = True  # of any shape, some of them masked; else features of a linear layer
     gradient_bound: float = np.inf  # of |dL/dlogits|, where the papers give one
     adapt: Callable[..., Tensor] | None = None  # to (logits, target, weight, …)
+
+    def __post_init__(self) -> None:
+        if not self.curve:
+            return
+        # A curve is a curve of any p: the same transcriptions, at another.
+        numpy, exact = self.numpy, self.exact
+
+        def moved_numpy(p, y, z, **params):
+            own, moves = _split(params)
+            return numpy(moved_probs(p, y, **moves) if moves else p, y, z, **own)
+
+        def moved_exact(row, **params):
+            own, moves = _split(params)
+            return exact(moved_row(row, **moves) if moves else row, **own)
+
+        object.__setattr__(self, "numpy", moved_numpy)
+        object.__setattr__(self, "exact", moved_exact)
+        last = self.settings[-1]
+        moves = [{**self.settings[0], **MOVES[0]}, *({**last, **move} for move in MOVES[1:])]
+        object.__setattr__(self, "settings", (*self.settings, *moves))
 
     @property
     def function(self) -> Callable[..., Tensor]:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
 from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula, error_of
@@ -34,6 +34,8 @@ def focal(
     label_smoothing: float = 0.0,
     gamma: float = 2.0,
     alpha: float | None = 0.25,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute the focal loss, cross entropy with the easy rows turned down.
 
@@ -56,6 +58,9 @@ def focal(
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         gamma: how fast easy rows fade, >= 0; 0 gives alpha times cross entropy.
         alpha: factor >= 0; None means 1.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -78,7 +83,7 @@ def focal(
     alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
     formula = _focal_formula(gamma, alpha)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)
 
 
 def poly1_cross_entropy(
@@ -90,6 +95,8 @@ def poly1_cross_entropy(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     epsilon: float = 1.0,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute Poly-1 cross entropy: ``mixed_expected_error`` with weights 1 and epsilon.
 
@@ -111,6 +118,9 @@ def poly1_cross_entropy(
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         epsilon: >= -1 (below, the loss would fall as p falls); 0 gives cross entropy.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -132,4 +142,4 @@ def poly1_cross_entropy(
     check_number("epsilon", epsilon, low=-1)
     formula = mixture_formula(ce_weight=1.0, error_weight=epsilon)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
 from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula
@@ -26,6 +26,8 @@ def mean_absolute_error(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute the L1 distance between the label and the softmax, twice the expected error.
 
@@ -46,6 +48,9 @@ def mean_absolute_error(
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -65,7 +70,7 @@ def mean_absolute_error(
     """
     formula = mixture_formula(ce_weight=0.0, error_weight=2.0)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)
 
 
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
@@ -93,6 +98,8 @@ def generalized_cross_entropy(
     label_smoothing: float = 0.0,
     q: float = 0.7,
     truncation: float | None = None,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1).
 
@@ -115,6 +122,9 @@ def generalized_cross_entropy(
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         q: in (0, 1]; 1 gives ``expected_error``.
         truncation: a probability in (0, 1), 0.5 in the paper, or None for none.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -141,7 +151,7 @@ def generalized_cross_entropy(
         check_number("truncation", truncation, low=0, high=1, open_low=True, open_high=True)
     formula = _generalized_formula(q, truncation)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)
 
 
 def _tamed_formula(taming: float) -> Formula:
@@ -164,6 +174,8 @@ def tamed_cross_entropy(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     taming: float = 0.8,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong.
 
@@ -186,6 +198,9 @@ def tamed_cross_entropy(
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         taming: >= 0; 0 gives cross entropy.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -207,7 +222,7 @@ def tamed_cross_entropy(
     check_number("taming", taming, low=0)
     formula = _tamed_formula(taming)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)
 
 
 def _huberized_formula(threshold: float) -> Formula:
@@ -227,6 +242,8 @@ def partially_huberized_cross_entropy(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     threshold: float = 0.1,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     r"""Compute cross entropy, continued as a straight line in p where p(target) is small.
 
@@ -249,6 +266,9 @@ def partially_huberized_cross_entropy(
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         threshold: the p(target) in (0, 1) below which the line begins; 1/tau in the paper.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -270,4 +290,4 @@ def partially_huberized_cross_entropy(
     check_number("threshold", threshold, low=0, high=1, open_low=True, open_high=True)
     formula = _huberized_formula(threshold)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch)
+    return reduce_log_prob(formula, batch, shift, scale)

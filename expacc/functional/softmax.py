@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
 from expacc.errors import check_choice, check_number
 from expacc.ops import (
     IMPLEMENTATIONS,
@@ -60,9 +60,12 @@ def reduce_mixture(
     label_smoothing: float,
     weights: tuple[float, float],
     impl: Implementation,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
-    if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0:
+    moved = shift != 0 or scale != 1
+    if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0 and not moved:
         shared = (logits, target, weight, ignore_index, reduction)
         fused = fused_mixture(shared, weights, impl, reduce_mixture)
         if fused is not None:
@@ -70,9 +73,9 @@ def reduce_mixture(
     if impl != "auto":
         check_choice("impl", impl, IMPLEMENTATIONS)
         if impl == "triton" and isinstance(logits, Tensor):
-            raise triton_error(logits)
+            raise triton_error(logits, ", shift or scale" if moved else "")
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(mixture_formula(*weights), batch)
+    return reduce_log_prob(mixture_formula(*weights), batch, shift, scale)
 
 
 def expected_error(
@@ -83,6 +86,8 @@ def expected_error(
     ignore_index: int = -100,
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
     impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute the error rate expected when labels are drawn from the softmax.
@@ -106,6 +111,9 @@ def expected_error(
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
         impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
             and integer labels); 'auto' takes the kernels where they apply.
 
@@ -127,9 +135,8 @@ def expected_error(
         İrsoy 2019, "On Expected Accuracy", Eq. 5; Battash, Hazan and Wolf, "Mixing between the
         Cross Entropy and the Expectation Loss Terms", Eq. 9 and 10.
     """
-    return reduce_mixture(
-        logits, target, weight, ignore_index, reduction, label_smoothing, (0.0, 1.0), impl
-    )
+    shared = (logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_mixture(*shared, (0.0, 1.0), impl, shift, scale)
 
 
 def leaky_expected_error(
@@ -141,6 +148,8 @@ def leaky_expected_error(
     reduction: Reduction = "mean",
     label_smoothing: float = 0.0,
     leak: float = 0.1,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
     impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute the expected error plus a small leak of cross entropy.
@@ -163,6 +172,9 @@ def leaky_expected_error(
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
         label_smoothing: share in [0, 1] of each label spread evenly over the classes.
         leak: weight >= 0 of the cross entropy; 0 gives ``expected_error``.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
         impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
             and integer labels); 'auto' takes the kernels where they apply.
 
@@ -184,9 +196,8 @@ def leaky_expected_error(
     """
     if not (type(leak) is float and 0 <= leak < math.inf):  # the usual needs no more questions
         check_number("leak", leak, low=0)
-    return reduce_mixture(
-        logits, target, weight, ignore_index, reduction, label_smoothing, (leak, 1.0), impl
-    )
+    shared = (logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_mixture(*shared, (leak, 1.0), impl, shift, scale)
 
 
 def focus_weights(focus: float) -> tuple[float, float]:
@@ -206,6 +217,8 @@ def mixed_expected_error(
     focus: float = 0.0,
     ce_weight: float | None = None,
     error_weight: float | None = None,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
     impl: Implementation = "auto",
 ) -> Tensor:
     r"""Compute a mixture of cross entropy and expected error.
@@ -234,6 +247,9 @@ def mixed_expected_error(
             ``error_weight`` is given.
         error_weight: weight >= 0 of the expected error, in place of ``focus``; 1 when only
             ``ce_weight`` is given. (1, 0) is ``F.cross_entropy``.
+        shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
+            classes, which then start as ten do, and 0 otherwise.
+        scale: factor > 0 of log p/(1 - p).
         impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
             and integer labels); 'auto' takes the kernels where they apply.
 
@@ -259,9 +275,8 @@ def mixed_expected_error(
         Eq. 12 to 14.
     """
     weights = mixture_weights(focus, ce_weight, error_weight)
-    return reduce_mixture(
-        logits, target, weight, ignore_index, reduction, label_smoothing, weights, impl
-    )
+    shared = (logits, target, weight, ignore_index, reduction, label_smoothing)
+    return reduce_mixture(*shared, weights, impl, shift, scale)
 
 
 def mixture_weights(

@@ -19,6 +19,7 @@ from expacc.ops.log_prob import (
     IDENTITY,
     Formula,
     Plan,
+    all_leads,
     apply_formula,
     compose_log_prob_loss,
     compute_dtype,
@@ -38,6 +39,7 @@ __all__ = [
     "IMPLEMENTATIONS",
     "Formula",
     "Implementation",
+    "all_leads",
     "all_log_probs",
     "apply_formula",
     "build_native",
@@ -78,7 +80,7 @@ def log_prob_loss(
         summed: return the sum over rows instead of the rows.
         dtype: of the result.
     """
-    if takes_operation(logits):
+    if takes_operation(logits) and not formula.moves():
         labels = target if kept is None else torch.where(kept, target, -1)
         values = scale * apply_formula(row_log_prob(logits, labels)[0], formula)
         values = values if kept is None else torch.where(kept, values, 0)

@@ -43,12 +43,27 @@ _BLOCK_ELEMENTS_DEVICE = 2**27
 class Formula(NamedTuple):
     """A loss ``factor · value`` of u = log p in [-inf, 0], and ``slope`` = d value / d u.
 
-    Elementwise; ``slope`` is given p = e^u too, which its callers have at hand.
+    Elementwise; ``slope`` is given p = e^u too, which its callers have at hand. The p may be
+    another than the softmax's: the one whose lead is ``scale · lead + shift``.
     """
 
     value: Callable[[Tensor], Tensor]
     slope: Callable[[Tensor, Tensor], Tensor]
     factor: float = 1.0
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def moves(self) -> bool:
+        """Is p another than the softmax's?"""
+        return self.shift != 0 or self.scale != 1
+
+    def log_prob(self, lead: Tensor) -> Tensor:
+        """u of a lead, to full precision at both ends."""
+        if self.moves():
+            lead = lead * self.scale + self.shift
+        # softplus, not logsigmoid: the same number, and it has a batching rule for vmap; not
+        # logaddexp, whose slope is NaN at -inf.
+        return -softplus(-lead, threshold=700.0 if lead.dtype == torch.float64 else 80.0)
 
 
 IDENTITY = Formula(value=lambda u: u, slope=lambda u, prob: torch.ones_like(u))
@@ -65,21 +80,30 @@ class _ApplyFormula(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(log_prob: Tensor, formula: Formula) -> Tensor:
+    def forward(argument: Tensor, formula: Formula, is_lead: bool) -> Tensor:
+        log_prob = formula.log_prob(argument) if is_lead else argument
         return formula.value(log_prob) * formula.factor
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Formula], output: Tensor) -> None:
-        log_prob, ctx.formula = inputs
-        ctx.save_for_backward(log_prob)
-        ctx.save_for_forward(log_prob)
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Formula, bool], output: Tensor) -> None:
+        argument, ctx.formula, ctx.is_lead = inputs
+        ctx.save_for_backward(argument)
+        ctx.save_for_forward(argument)
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
-        (log_prob,) = ctx.saved_tensors
-        # The slope is made of differentiable torch functions: double backward follows from it.
-        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
-        return grad_outputs[0] * slope * ctx.formula.factor, None
+    def slope(ctx: Any) -> Tensor:
+        """Made of differentiable torch functions: double backward follows from it."""
+        (argument,) = ctx.saved_tensors
+        formula: Formula = ctx.formula
+        if not ctx.is_lead:
+            return formula.slope(argument, torch.exp(argument)) * formula.factor
+        log_prob = formula.log_prob(argument)
+        slope = formula.slope(log_prob, torch.exp(log_prob)) * error_of(log_prob)
+        return slope * (formula.factor * formula.scale)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+        return grad_outputs[0] * _ApplyFormula.slope(ctx), None, None
 
 
 class _ApplyFormulaBothModes(_ApplyFormula):
@@ -87,16 +111,20 @@ class _ApplyFormulaBothModes(_ApplyFormula):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Tensor:
-        (log_prob,) = ctx.saved_tensors
-        slope = ctx.formula.slope(log_prob, torch.exp(log_prob))
-        tangent: Tensor = tangents[0] * slope * ctx.formula.factor
+        tangent: Tensor = tangents[0] * _ApplyFormula.slope(ctx)
         return tangent
 
 
-def apply_formula(log_prob: Tensor, formula: Formula) -> Tensor:
-    """Evaluate ``formula`` with its own slope as the derivative, to any order."""
+def apply_formula(argument: Tensor, formula: Formula, *, is_lead: bool = False) -> Tensor:
+    """Evaluate ``formula`` with its own slope as the derivative, to any order.
+
+    Args:
+        argument: u = log p, as it is; or the lead log p/(1-p), which the formula may move.
+        formula: the curve.
+        is_lead: which of the two.
+    """
     node = _ApplyFormula if torch.compiler.is_compiling() else _ApplyFormulaBothModes
-    result: Tensor = node.apply(log_prob, formula)  # type: ignore[no-untyped-call]
+    result: Tensor = node.apply(argument, formula, is_lead)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -113,8 +141,8 @@ def row_dtype(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def compose_target_log_prob(logits: Tensor, index: Tensor) -> Tensor:
-    """log p(target) of ``logits`` (N, C, …) for ``index`` (N, 1, …), all labels in range."""
+def compose_target_lead(logits: Tensor, index: Tensor) -> Tensor:
+    """log p/(1-p) of ``logits`` (N, C, …) for ``index`` (N, 1, …), all labels in range."""
     logits = logits.to(compute_dtype(logits.dtype))
     classes = torch.arange(logits.shape[CLASS_AXIS], device=logits.device)
     classes = classes.view(-1, *[1] * (logits.ndim - 2))
@@ -128,20 +156,29 @@ def compose_target_log_prob(logits: Tensor, index: Tensor) -> Tensor:
     own = logits.gather(CLASS_AXIS, index).to(rows)
     own = own + torch.where(own == torch.inf, torch.nan, 0)  # a softmax of +inf is none
     # Alone is p = 1; but NaN times 0, and a masked target's -inf times 0, is NaN.
-    lead = torch.where(alone, own * 0 + torch.inf, own - top - log_total)
-    # softplus, not logsigmoid: the same number, and it has a batching rule for vmap; not logaddexp,
-    # whose slope is NaN at -inf.
-    return -softplus(-lead, threshold=700.0 if rows == torch.float64 else 80.0)
+    return torch.where(alone, own * 0 + torch.inf, own - top - log_total)
+
+
+def all_leads(logits: Tensor) -> Tensor:
+    """log p/(1-p) of every class, accurate to the last digit even as one p approaches 1.
+
+    For every class but the largest p is at most 1/2, and log p and 1 - p have all their digits.
+    """
+    logits = logits.to(compute_dtype(logits.dtype))
+    best = logits.detach().argmax(CLASS_AXIS, keepdim=True)
+    log_probs = logits.log_softmax(CLASS_AXIS).scatter(CLASS_AXIS, best, -math.log(2))  # no pole
+    leads = log_probs - torch.log1p(-log_probs.exp())
+    return leads.scatter(CLASS_AXIS, best, compose_target_lead(logits, best).to(leads.dtype))
 
 
 def compose_log_prob_loss(
     logits: Tensor, index: Tensor, kept: Tensor | None, formula: Formula
 ) -> Tensor:
     """``formula`` of log p(target), (N, 1, …); 0 with zero gradient where ``kept`` is False."""
-    if kept is None:
-        return apply_formula(compose_target_log_prob(logits, index), formula)
-    values = apply_formula(compose_target_log_prob(torch.where(kept, logits, 0), index), formula)
-    return torch.where(kept, values, 0)
+    if kept is not None:
+        logits = torch.where(kept, logits, 0)
+    values = apply_formula(compose_target_lead(logits, index), formula, is_lead=True)
+    return values if kept is None else torch.where(kept, values, 0)
 
 
 # ------------------------------------------------------------------------------- plain eager
@@ -169,7 +206,7 @@ def eager_log_prob_loss(logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
         plan: the rest.
     """
     if logits.is_cpu and logits.numel() <= _SMALL_ELEMENTS:
-        parts = _ratios(logits.detach(), index)
+        parts = _ratios(logits.detach(), index, plan.formula)
         if parts is not None:
             return _small_node(logits, index, plan, *parts)
     return _block_node(logits, index, plan)
@@ -187,16 +224,28 @@ def composed_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream: Tenso
 # --------------------------------------------------------------------------------- small batches
 
 
-def _ratios(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor] | None:
-    """(p_j/p_y with 0 at the target, their sum), or None if that sum is not finite."""
+def _ratios(logits: Tensor, index: Tensor, formula: Formula) -> tuple[Tensor, Tensor] | None:
+    """(p_j/p_y with 0 at the target, their sum), or None if that sum is not finite.
+
+    A shift is one of the target's logit, and a scale is a power of the odds: rivals keep their
+    shares.
+    """
+    shift, scale = formula.shift, formula.scale
     ratios = logits.clone() if logits.dtype == torch.float64 else logits.double()
-    ratios.sub_(ratios.gather(CLASS_AXIS, index)).exp_()
+    own = ratios.gather(CLASS_AXIS, index)
+    ratios.sub_(own.add_(shift / scale) if shift else own).exp_()
     # A rival 709 ahead overflows, and the target's own ratio is 1 or NaN: the blocks handle both.
     # Reading a CPU number is cheap.
     if not math.isfinite(ratios.sum().item()):
         return None
     ratios.scatter_(CLASS_AXIS, index, 0)
-    return ratios, ratios.sum(CLASS_AXIS, keepdim=True)
+    odds = ratios.sum(CLASS_AXIS, keepdim=True)
+    if scale == 1:
+        return ratios, odds
+    powers = odds.pow(scale)
+    if not math.isfinite((powers + 1 / powers).sum().item()):  # what vanished has no root
+        return None
+    return ratios.mul_(powers / odds), powers
 
 
 class SmallLogProbLoss(torch.autograd.Function):
@@ -206,7 +255,7 @@ class SmallLogProbLoss(torch.autograd.Function):
     def forward(
         ctx: Any, logits: Tensor, index: Tensor, plan: Plan, ratios: Tensor, odds: Tensor
     ) -> Tensor:
-        (value, _, factor), kept, scale, summed, dtype = ctx.plan = plan
+        (value, _, factor, *_), kept, scale, summed, dtype = ctx.plan = plan
         log_prob = torch.log1p(odds).neg_()
         if kept is not None:
             log_prob.masked_fill_(~kept, 0)
@@ -224,9 +273,9 @@ class SmallLogProbLoss(torch.autograd.Function):
         if wants_composed(upstream):
             grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
-        (_, slope, factor), kept, scale, summed, _ = plan
+        (_, slope, factor, _, power), kept, scale, summed, _ = plan
         # Not in the upstream's own dtype: a small factor would be lost in float16.
-        chain = (upstream.item() if summed else upstream.double()) * scale * -factor
+        chain = (upstream.item() if summed else upstream.double()) * scale * (-factor * power)
         # The rivals get -dL/du · p_j, the target the negative of their sum, dL/du · (1 - p_y).
         prob = torch.exp(log_prob)
         push = (slope(log_prob, prob) * chain).mul_(prob)
@@ -302,7 +351,10 @@ class BlockLogProbLoss(torch.autograd.Function):
         rows = row_dtype(logits.device)
         own = logits.gather(CLASS_AXIS, index).to(rows)
         own.masked_fill_(own == torch.inf, torch.nan)  # a softmax of +inf is none
-        log_prob = logsigmoid(own.sub_(top).sub_(total.to(rows).log()))
+        lead = own.sub_(top).sub_(total.to(rows).log())
+        if plan.formula.moves():
+            lead.mul_(plan.formula.scale).add_(plan.formula.shift)
+        log_prob = logsigmoid(lead)
         if plan.kept is not None:
             log_prob.masked_fill_(~plan.kept, 0)
         ctx.save_for_backward(logits, index, log_prob, top, total)
@@ -316,7 +368,8 @@ class BlockLogProbLoss(torch.autograd.Function):
         if wants_composed(upstream):
             return composed_gradient(logits, index, plan, upstream), None, None
         slope = plan.formula.slope(log_prob, torch.exp(log_prob))
-        chain = upstream.to(log_prob.dtype) * (plan.scale * plan.formula.factor)
+        factor = plan.formula.factor * plan.formula.scale
+        chain = upstream.to(log_prob.dtype) * (plan.scale * factor)
         pull = slope * error_of(log_prob) * chain
         grad = _spread(logits, index, pull, top, total)
         if plan.kept is not None:
