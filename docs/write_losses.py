@@ -125,7 +125,10 @@ def stub() -> str:
     public |= dict.fromkeys(("baselines", "functional", "schedules"), "expacc")
     named = {alias: home for alias, (home, _) in TYPES.items()} | {"FunctionLoss": "expacc.losses"}
     lines = [f"from {home} import {name} as {name}" for name, home in public.items()]
-    lines += [f"from {home} import {name}" for name, home in named.items()]
+    homes: dict[str, list[str]] = {}
+    for name, home in named.items():
+        homes.setdefault(home, []).append(name)
+    lines += [f"from {home} import {', '.join(sorted(names))}" for home, names in homes.items()]
     classes = [stub_of(SPECS[name]) for name in list_losses() if name != "cross_entropy"]
     return STUB.format(imports="\n".join(sorted(lines)), classes="\n" + "\n".join(classes))
 

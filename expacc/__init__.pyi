@@ -6,8 +6,7 @@ from expacc import baselines as baselines
 from expacc import functional as functional
 from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
-from expacc.contract import Reduction
-from expacc.contract import Shift
+from expacc.contract import Reduction, Shift
 from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation

@@ -12,7 +12,7 @@ from expacc import functional
 from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.registry import SPECS
-from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge
+from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge, moved
 
 CLASSES = 6
 
@@ -95,6 +95,7 @@ SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers 
 
 # The slopes of training, by name, with legal numbers for all of them.
 SLOPES = {name: along(curve) for name, curve in CURVES.items()}
+SLOPES |= {f"{name} moved": along(moved(curve)) for name, curve in CURVES.items()}
 SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge}
 SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, False)}
 
@@ -102,7 +103,7 @@ SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, 
 def slope_params(runs: int) -> dict[str, Tensor]:
     one = torch.ones(runs, 1, 1)
     names = {name for spec in SPECS.values() for name in spec.defaults}
-    names |= {"ce_weight", "error_weight"}
+    names |= {"ce_weight", "error_weight", "shift", "scale"}
     return dict.fromkeys(names, one) | {"truncation": one / 100}
 
 

@@ -201,7 +201,8 @@ def test_small_and_block_paths_agree(row, numbers):
             for z, t in zip(logits.split(100), target.split(100), strict=True)
         ]
     )
-    torch.testing.assert_close(whole, parts, rtol=1e-6, atol=1e-30)
+    rtol = 1e-6 * numbers.get("scale", 1)  # a power of the odds has so many times their error
+    torch.testing.assert_close(whole, parts, rtol=rtol, atol=1e-30)
     # A quadrature's gradient is right relative to its row's largest entry.
     atol = 1e-30 if row.exact else 1e-6
     torch.testing.assert_close(grad_of(whole, logits), grad_of(parts, logits), rtol=3e-6, atol=atol)

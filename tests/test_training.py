@@ -21,7 +21,7 @@ from expacc.training import (
 )
 from expacc.training.batches import Batches
 from expacc.training.loop import _drop_out
-from expacc.training.loss_slopes import Batch, exact
+from expacc.training.loss_slopes import CURVES, Batch, exact
 from expacc.training.randomness import seed_of, shuffled, stream_keys, uniform
 
 
@@ -118,16 +118,18 @@ SETTINGS = [(name, {}) for name in LOSS_NAMES] + [
     ("exact", {"sigma": 1.0, "noise": "gumbel"}),
     ("exact", {"sigma": 1.0, "noise": "laplace", "margin": 1.0}),
     ("exact", {"sigma": 1.0, "log": True}),
+    *((name, {"shift": 1.5, "scale": 0.7}) for name in CURVES),
+    *((name, {"shift": "auto"}) for name in CURVES),
 ]
 
 
 @pytest.mark.parametrize(("name", "numbers"), SETTINGS, ids=lambda v: str(v))
-@pytest.mark.parametrize("classes", [2, 4, 7])
+@pytest.mark.parametrize("classes", [2, 4, 70])
 def test_slopes_are_the_losses_own(name, numbers, classes):
     generator = torch.Generator().manual_seed(classes)
     logits = torch.randn(2, classes, 9, generator=generator, dtype=torch.float64) * 2
     labels = torch.randint(0, classes, (2, 9), generator=generator)
-    objective = objective_of(name, numbers)
+    objective = objective_of(name, numbers, classes)
     at = {key: torch.full((2, 1, 1), v).double() for key, v in objective.at(0.0).items()}
     found = objective.slope(logits.clone(), Batch(labels.unsqueeze(1), 1 / 9, 9.0), at)
     for run in range(2):

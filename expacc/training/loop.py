@@ -98,7 +98,7 @@ def train_runs(
     for run in runs:
         if run.start is not None and not network.fits(run.start):
             raise ValueError(f"start of run {run.key!r} must have the layers of the model.")
-    objectives = [objective_of(run.loss, run.loss_params) for run in runs]
+    objectives = [objective_of(run.loss, run.loss_params, rows.classes) for run in runs]
     budget = memory or (_CPU_MEMORY if device.type == "cpu" else _GPU_MEMORY)
     results: dict[int, RunResult] = {}
     with (

@@ -15,12 +15,23 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from expacc.ops.orthant.slopes import EXP_MIN, slopes_within, win_slopes
 from expacc.registry import SPECS
 from expacc.registry.spec import Pull
 
-__all__ = ["CURVES", "Batch", "Numbers", "Slope", "along", "cross_entropy", "exact", "hinge"]
+__all__ = [
+    "CURVES",
+    "Batch",
+    "Numbers",
+    "Slope",
+    "along",
+    "cross_entropy",
+    "exact",
+    "hinge",
+    "moved",
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,20 @@ Numbers = Mapping[str, Tensor]
 Slope = Callable[[Tensor, Batch, Numbers], Tensor]
 # -dL/du of every loss that is a curve over u = log p(target).
 CURVES: dict[str, Pull] = {n: s.slope for n, s in SPECS.items() if callable(s.slope)}
+
+
+def moved(curve: Pull) -> Pull:
+    """-dL/du of a curve at the p' with log p'/(1 - p') = scale · log p/(1 - p) + shift."""
+
+    def pull(u: Tensor, numbers: Numbers) -> Tensor:
+        scale = numbers["scale"]
+        log_error = u.expm1().neg_().clamp_(min=torch.finfo(u.dtype).tiny).log_()
+        lead = (u - log_error).mul_(scale).add_(numbers["shift"])
+        # du'/du = scale (1 - p')/(1 - p), a number even where both errors vanish.
+        along_u = logsigmoid(-lead).sub_(log_error).exp_().mul_(scale)
+        return curve(logsigmoid(lead), numbers) * along_u
+
+    return pull
 
 
 def along(curve: Pull) -> Slope:

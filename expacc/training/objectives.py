@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from expacc.contract import read_shift
 from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
@@ -16,11 +17,12 @@ from expacc.registry import SPECS, LossSpec, list_losses
 from expacc.scheduled import ScheduledLoss
 from expacc.schedules import Schedule
 from expacc.training import loss_slopes
-from expacc.training.loss_slopes import Batch, Numbers, Slope, along, exact, standardize
+from expacc.training.loss_slopes import Batch, Numbers, Slope, along, exact, moved, standardize
 
 __all__ = ["LOSS_NAMES", "Objective", "objective_of"]
 
 LOSS_NAMES = list_losses()
+MOVES = {"shift": 0.0, "scale": 1.0}  # of the soft margin, where they change nothing
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Objective:
 
 
 def objective_of(
-    loss: str | nn.Module | Callable[..., Tensor], loss_params: Mapping[str, Any] | None = None
+    loss: str | nn.Module | Callable[..., Tensor],
+    loss_params: Mapping[str, Any] | None = None,
+    classes: int = 2,
 ) -> Objective:
     """The objective of a named loss with its numbers, or of a loss object.
 
@@ -59,7 +63,8 @@ def objective_of(
         loss: one of ``LOSS_NAMES``; one of this package's loss Modules, or ``ScheduledLoss`` around
             one; or any callable of (logits, target).
         loss_params: of a named loss, e.g. ``{"leak": 0.2}``; each a number or a schedule. Every
-            loss also takes ``scale``, a factor of its slope.
+            loss also takes ``slope_factor``, and every curve over log p ``shift`` and ``scale``.
+        classes: how many, for a shift 'auto'.
 
     Raises:
         TypeError: ``loss`` is neither a name nor callable.
@@ -68,18 +73,26 @@ def objective_of(
     given = dict(loss_params or {})
     if isinstance(loss, ScheduledLoss):
         inner, own = _unwrap(loss.loss)
-        return objective_of(inner, {**own, **loss.schedules, **given})
+        return objective_of(inner, {**own, **loss.schedules, **given}, classes)
     if isinstance(loss, nn.Module):
         known, own = _unwrap(loss)
         if isinstance(known, str):
-            return objective_of(known, {**own, **given})
+            return objective_of(known, {**own, **given}, classes)
     if not isinstance(loss, str):
         return _of_object(loss, given)
     check_choice("loss", loss, LOSS_NAMES)
     spec = SPECS[loss]
     options = {name: given.pop(name, usual) for name, usual in spec.options.items()}
     values = {**spec.defaults, **given}
-    allowed = {*spec.defaults, "scale"}
+    allowed = {*spec.defaults, "slope_factor"}
+    if callable(spec.slope):
+        allowed |= MOVES.keys()
+        if values.get("shift") == "auto":
+            values["shift"] = read_shift("auto", classes)
+        if all(values.get(name, usual) == usual for name, usual in MOVES.items()):
+            values = {name: value for name, value in values.items() if name not in MOVES}
+        else:
+            values = {**MOVES, **values}
     if loss == "mixed_expected_error":  # a focus, or the two weights in its place
         allowed |= {"ce_weight", "error_weight"}
         if given.keys() & {"ce_weight", "error_weight"}:
@@ -91,7 +104,7 @@ def objective_of(
         )
     for progress in (0.0, 0.5, 1.0):
         at = {key: value(progress) if callable(value) else value for key, value in values.items()}
-        check_number("scale", at.pop("scale", 1.0), low=0)
+        check_number("slope_factor", at.pop("slope_factor", 1.0), low=0)
         _refuse_bad_numbers(loss, tuple(at.items()), tuple(options.items()))
     return _named(spec, values, options)
 
@@ -117,6 +130,8 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
     if callable(spec.slope):
         if "truncation" in values and values["truncation"] is None:
             values["truncation"] = 0.0
+        if MOVES.keys() & values.keys():
+            return Objective(spec.name, (spec.name, "moved"), along(moved(spec.slope)), values)
         slope = along(spec.slope)
     elif spec.slope is not None:
         slope = getattr(loss_slopes, spec.slope)
@@ -241,6 +256,8 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     keys = [*spec.defaults, *spec.options]
     if getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
+    if callable(spec.slope):
+        keys += MOVES
     numbers = {key: getattr(loss, key) for key in keys}
     if numbers.get("alpha", 0) is None:  # of the focal loss
         numbers["alpha"] = 1.0

@@ -77,18 +77,18 @@ class Segments:
             return self._along_curves(logits, batch)
         if len(self.parts) == 1:
             slope, _, _, numbers = self.parts[0]
-            return _scaled(slope(logits, batch, numbers), numbers)
+            return _times_factor(slope(logits, batch, numbers), numbers)
         total = torch.empty_like(logits)
         for slope, low, high, numbers in self.parts:
             if self.groups == 1:
                 own = slope(logits[low:high], batch.part(low, high), numbers)
-                total[low:high] = _scaled(own, numbers)
+                total[low:high] = _times_factor(own, numbers)
                 continue
             groups = len(logits) * self.groups // len(self.kinds)  # those with rows left
             numbers = {name: value[: groups * (high - low)] for name, value in numbers.items()}
             some = [_of_groups(value, groups, low, high) for value in (logits, total)]
             own = slope(some[0].flatten(0, 1), _batch_of(batch, groups, low, high), numbers)
-            some[1].copy_(_scaled(own, numbers).view(some[1].shape))
+            some[1].copy_(_times_factor(own, numbers).view(some[1].shape))
         return total
 
     def _along_curves(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -111,7 +111,7 @@ class Segments:
             if groups < self.groups:
                 numbers = {name: value[:groups] for name, value in numbers.items()}
             curve = slope.curve(own[:, low:high], numbers)  # type: ignore[attr-defined]
-            lift[:, low:high] = _scaled(curve, numbers)
+            lift[:, low:high] = _times_factor(curve, numbers)
         lift = lift.view(groups, 1, -1).mul_(share)
         total = log_probs.clamp_(min=EXP_MIN).exp_().mul_(lift)
         total.scatter_add_(1, labels, lift.neg_())
@@ -131,15 +131,15 @@ def _batch_of(batch: Batch, groups: int, low: int, high: int) -> Batch:
     return Batch(labels, share, total)  # type: ignore[arg-type]
 
 
-def _scaled(slope: Tensor, numbers: dict[str, Tensor]) -> Tensor:
-    scale = numbers.get("scale")
-    return slope if scale is None else slope.mul_(scale)
+def _times_factor(slope: Tensor, numbers: dict[str, Tensor]) -> Tensor:
+    factor = numbers.get("slope_factor")
+    return slope if factor is None else slope.mul_(factor)
 
 
 def _tables(objectives: list[Objective], epochs: int) -> list[dict[str, list[float]]]:
     """name → its value in every epoch, per run; equal objectives are evaluated once."""
     known: dict[object, dict[str, list[float]]] = {}
-    any_scale = any("scale" in objective.loss_params for objective in objectives)
+    any_factor = any("slope_factor" in objective.loss_params for objective in objectives)
     tables = []
     for objective in objectives:
         key = (objective.kind, tuple((n, _identity(v)) for n, v in objective.loss_params.items()))
@@ -148,8 +148,8 @@ def _tables(objectives: list[Objective], epochs: int) -> list[dict[str, list[flo
             each = [objective.at(epoch / epochs) for epoch in range(epochs if moving else 1)]
             each = each if moving else each * epochs
             known[key] = {name: [numbers[name] for numbers in each] for name in each[0]}
-            if any_scale:
-                known[key].setdefault("scale", [1.0] * epochs)
+            if any_factor:
+                known[key].setdefault("slope_factor", [1.0] * epochs)
         tables.append(known[key])
     return tables
 
