@@ -15,8 +15,6 @@ from pathlib import Path
 
 from expacc.plain import UsageError
 
-__all__ = ["check_plain", "not_plain_error", "read_whole", "replace_file", "write_whole"]
-
 STALE = 3600.0  # seconds since the last byte: whoever wrote this part is dead
 _WORDS = {
     stat.S_IFLNK: "a symbolic link",

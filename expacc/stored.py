@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Between", "Numbers", "check_shape", "is_sealed", "parse_json", "seal"]
-
 LARGEST = 1 << 53  # of whole numbers: beyond, floats no longer tell neighbours apart
 SEAL = "seal"
 

@@ -13,9 +13,9 @@ import pytest
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
+from expacc.compare.answer import methods_text
 from expacc.compare.figures_runs import confusion
 from expacc.compare.leaderboard import leaderboard
-from expacc.compare.methods import methods_text
 from expacc.compare.page import report_html, write_report
 from expacc.compare.suspects import suspects
 from expacc.files import write_whole

@@ -17,8 +17,6 @@ from expacc.cli.screen import Screen, lasting_streams, user_input
 from expacc.cli.tables import reads_tables
 from expacc.plain import UsageError, one_line
 
-__all__ = ["main"]
-
 app = typer.Typer(
     name="expacc",
     add_completion=False,

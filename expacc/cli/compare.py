@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
 
-__all__ = ["Interrupted", "RunOptions", "compare", "read_losses", "read_shares"]
-
 
 class Interrupted(Exception):
     """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
@@ -66,14 +64,14 @@ class RunOptions:
 def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
     """Names between commas; 'all' is every loss that can stand alone."""
     from expacc.compare.study import NEVER_ALONE
+    from expacc.registry import list_losses
     from expacc.report.loss_names import DEFAULT_LOSSES
-    from expacc.training import LOSS_NAMES
 
     names = [name.strip() for part in text or () for name in part.split(",") if name.strip()]
     if not names:
         return DEFAULT_LOSSES
     if "all" in names:
-        return tuple(name for name in LOSS_NAMES if name != NEVER_ALONE)
+        return tuple(name for name in list_losses() if name != NEVER_ALONE)
     return tuple(name.replace("-", "_") for name in names)
 
 
@@ -187,7 +185,7 @@ def answer(
     """Print the answer and the leaderboard, write the report, and say where it is."""
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
-    from expacc.compare.terminal import print_leaderboard
+    from expacc.compare.page_tables import print_leaderboard
 
     board = leaderboard(record)
     if not screen.as_json:
@@ -204,8 +202,8 @@ def answer(
 def show(folder: Path, screen: Screen) -> None:
     """The leaderboard of a study that runs or has run."""
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
+    from expacc.compare.page_tables import print_leaderboard
     from expacc.compare.study import load_record, progress_of
-    from expacc.compare.terminal import print_leaderboard
 
     running, done, planned = progress_of(folder)
     board = leaderboard(record := load_record(folder))

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from expacc.compare.deploy import Deployed
     from expacc.data import Table
 
-__all__ = ["FitOptions", "fit", "predict"]
-
 
 @dataclass(frozen=True)
 class FitOptions:

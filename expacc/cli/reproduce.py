@@ -12,8 +12,6 @@ from expacc.plain import UsageError
 if TYPE_CHECKING:
     from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
-__all__ = ["recipe_options", "reproduce"]
-
 
 OUT = Path("expacc-reproduce")
 

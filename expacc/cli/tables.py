@@ -15,7 +15,6 @@ from expacc.plain import UsageError
 if TYPE_CHECKING:
     from expacc.data import Table
 
-__all__ = ["describe", "flags_of", "inspect", "read_all", "read_one", "reads_tables"]
 
 _PANEL = "How the table is read"
 

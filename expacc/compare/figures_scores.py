@@ -22,16 +22,6 @@ from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.report.palette import INK, LINES, MUTED, Look
 from expacc.report.words import p_text, points
 
-__all__ = [
-    "difference_chart",
-    "fold_chart",
-    "noise_chart",
-    "profile_chart",
-    "rank_chart",
-    "table_difference_chart",
-    "two_lines",
-]
-
 ROW = 0.46  # inches for a loss
 
 

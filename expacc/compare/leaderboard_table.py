@@ -23,18 +23,7 @@ from expacc.stats.one_table import (
     mcnemar,
     paired_rows,
 )
-from expacc.stats.p_values import adjust
-from expacc.stats.score_table import NEGLIGIBLE, Floats
-
-__all__ = [
-    "SIGNIFICANCE",
-    "Entry",
-    "Failure",
-    "TableBoard",
-    "right_by_repetition",
-    "right_by_seed",
-    "table_board",
-]
+from expacc.stats.p_values import NEGLIGIBLE, Floats, adjust
 
 
 def right_by_seed(rows: Sequence[Row], facts: TableFacts) -> dict[int, dict[int, bool]]:

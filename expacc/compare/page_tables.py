@@ -1,39 +1,28 @@
-"""The tables of the report, as plain values for its template: numbers become text here."""
+"""The tables of a study, as plain values for page and terminal: numbers become text here."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from expacc.compare.figures_runs import Changed, Confusion
 from expacc.compare.leaderboard import Leaderboard, Overall
-from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard
+from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
+from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.words import duration, p_text, percent, points, share_text
+from expacc.report.words import duration, p_value_text, percent, points, share_text
 from expacc.stats.one_table import PairedTest
-
-__all__ = [
-    "board_table",
-    "confusion_table",
-    "failure_table",
-    "overall_table",
-    "p_short",
-    "results_table",
-    "test_table",
-]
 
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
 Values = dict[str, Any]
-
-
-def p_short(p_value: float | None) -> str:
-    """Write a p-value for a table cell: without 'p ='."""
-    if p_value is None:
-        return "–"
-    return p_text(p_value, SIGNIFICANCE).removeprefix("p ").removeprefix("= ")
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -71,7 +60,7 @@ def _board_row(entry: Entry, board: TableBoard) -> Values:
             "mark": mark,
             "more": _interval(entry.test.interval) if entry.test else "",
         },
-        {"value": p_short(entry.adjusted_p)},
+        {"value": p_value_text(entry.adjusted_p)},
         {"value": against if entry.difference is not None else "–"},
         {"value": _points_of(entry.metrics.get("calibration_error"))},
         {"value": duration(entry.seconds)},
@@ -126,7 +115,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
                 "mark": "" if itself or not ranked else entry.verdict,
                 "more": _interval(entry.interval),
             },
-            {"value": p_short(entry.adjusted_p)},
+            {"value": p_value_text(entry.adjusted_p)},
             {"value": "–" if itself else f"{against.wins} / {against.ties} / {against.losses}"},
             {"value": _points_of(entry.calibration_error)},
             {"value": duration(entry.seconds)},
@@ -261,7 +250,90 @@ def _test_row(name: str, test: PairedTest, adjusted: float | None) -> Values:
         "note": test.note,
         "statistic": f"{test.statistic:.3g}".replace("-", "−"),
         "freedom": ", ".join(f"{number:g}" for number in test.degrees_of_freedom) or "–",
-        "p": p_short(test.p_value),
-        "adjusted": p_short(adjusted),
+        "p": p_value_text(test.p_value),
+        "adjusted": p_value_text(adjusted),
         "interval": _interval(test.interval),
     }
+
+
+_STYLES = {"better": "bold green", "worse": "yellow", "even": "dim", "reference": "bold"}
+_ANSWERS = {"better": "bold green", "keep": "bold", "unfinished": "bold yellow"}
+MOST_LINES, MOST_TABLES = 8, 6  # of failures, and of tables, in a terminal
+
+
+def _text(value: object, style: str = "") -> Text:
+    """A user's string as it is: no markup, no control codes, one line."""
+    return Text(" ".join(plain(str(value)).split()), style=style)
+
+
+def print_leaderboard(board: Leaderboard, console: Console | None = None) -> None:
+    """Print the answer, then the leaderboard, then what failed.
+
+    Args:
+        board: from `expacc.compare.leaderboard.leaderboard`.
+        console: where to; None for standard output.
+    """
+    console = console or Console()
+    # In a file or a pipe the answer stays one line, to be found by other programs.
+    console.print(
+        _text(board.answer.sentence, _ANSWERS[board.verdict]), soft_wrap=not console.is_terminal
+    )
+    if board.overall is not None:
+        console.print(_drawn(*overall_table(board.overall), narrow=console.width < 100))
+    else:
+        for one in board.boards[:MOST_TABLES]:
+            if len(board.boards) > 1:
+                console.print(_text(one.table, "bold"))
+            console.print(_drawn(*board_table(one), narrow=console.width < 100))
+        if len(board.boards) > MOST_TABLES:
+            console.print(_text(f"… and {len(board.boards) - MOST_TABLES} more tables.", "dim"))
+    for one in board.noisy:
+        if len(board.boards) == 1:
+            share = f"{share_text(one.noise)} of training labels replaced: "
+            console.print(_text(share + one.answer.sentence, "italic"))
+    for note in board.notes:
+        console.print(_text(note, "yellow"))
+    failures, _ = failure_table(board.failures)
+    for failure in failures[:MOST_LINES]:
+        words = f"{failure['loss']} on {failure['table']}: {failure['runs']} failed: "
+        console.print(Padding(_text(words + failure["reason"], "red"), (0, 0, 0, 2)))
+    if len(failures) > MOST_LINES:
+        console.print(_text(f"… and {len(failures) - MOST_LINES} more kinds of failure.", "red"))
+
+
+# For terminals of 80 columns.
+_SHORT = {
+    "won / tied / lost": "w/t/l",
+    "calibration error": "calibr.",
+    "mean rank": "rank",
+    "% ± spread": "%",
+    "with search": "",
+    "all tables": "",
+    "adjusted": "",
+}
+
+
+def _drawn(head: list[dict[str, object]], rows: list[dict[str, object]], *, narrow: bool) -> Table:
+    gap = (0, 0, 0, 0) if narrow else (0, 1)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=gap)
+    for column in head:
+        label, unit = str(column["label"]), str(column.get("unit", ""))
+        if narrow:
+            label, unit = _SHORT.get(label, label), _SHORT.get(unit, unit)
+        justify = "left" if column.get("text") else "right"
+        table.add_column(Text(f"{label}\n{unit}".strip()), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        style = _STYLES.get(str(row["verdict"]), "")
+        note = str(row["note"])
+        name = _text(row["name"], "" if row["loss"] != OUTSIDE else "dim")
+        if note and note != "reference":
+            name.append("\n" + note, "dim")
+        cells: Any = row["cells"]
+        shown = [name]
+        for cell in cells:
+            text = _text(cell["value"], style if cell.get("mark") else "")
+            if cell.get("more"):
+                text.append("\n" + cell["more"], "dim")
+            shown.append(text)
+        table.add_row(*shown)
+    return table

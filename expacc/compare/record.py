@@ -16,15 +16,6 @@ from expacc.report.loss_names import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
 from expacc.stored import Between, Numbers, check_shape
 
-__all__ = [
-    "Protocol",
-    "StudyRecord",
-    "TableFacts",
-    "check_rows_of_study",
-    "read_protocol",
-    "read_tables",
-]
-
 
 @dataclass(frozen=True)
 class Protocol:

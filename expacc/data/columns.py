@@ -15,11 +15,8 @@ from expacc.data.cells import (
     to_numbers,
     why_not_a_number,
 )
-from expacc.data.errors import TableError
-from expacc.data.options import NUMERIC_MISSING, ReadOptions
+from expacc.data.options import NUMERIC_MISSING, ReadOptions, TableError
 from expacc.data.table import Column, Grid, Kind, Labels, shown
-
-__all__ = ["make_column", "make_labels", "reason_to_drop", "warnings_about"]
 
 _DOUBTFUL_LEVELS = 50
 _IDS_AT_LEAST = 50

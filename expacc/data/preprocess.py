@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.errors import TableError, need
+from expacc.data.options import TableError, need
 from expacc.data.table import Column, Dropped, Rows, Schema, Table, shown
-
-__all__ = ["CategoryStep", "NumberStep", "Preprocessor"]
 
 
 @dataclass(frozen=True)

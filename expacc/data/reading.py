@@ -2,22 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from expacc.data.arff import read_arff
 from expacc.data.cells import Cell, Cells, is_number
 from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
-from expacc.data.containers import read_parquet, read_workbook
-from expacc.data.delimited import read_delimited
-from expacc.data.errors import TableError, need
-from expacc.data.limits import MOST_LEVELS
-from expacc.data.options import Position, ReadOptions
+from expacc.data.options import MOST_LEVELS, Position, ReadOptions, TableError, need
 from expacc.data.source import open_source, refuse_other_formats, table_name
 from expacc.data.table import Column, Dropped, Grid, Kind, Labels, ManyLevels, Schema, Table, shown
-
-__all__ = ["NAMED", "read_grid", "read_table"]
 
 NAMED = {
     "iris": "load_iris",
@@ -27,13 +21,11 @@ NAMED = {
 }
 """The built-in tables, as scikit-learn ships them."""
 
+# Imported when a file of theirs is read; text that is none of these is delimited.
 _READERS = {
-    ".arff": read_arff,
-    ".parquet": read_parquet,
-    ".pq": read_parquet,
-    ".xlsx": read_workbook,
-    ".xls": read_workbook,
-    ".ods": read_workbook,
+    ".arff": ("arff", "read_arff"),
+    **dict.fromkeys((".parquet", ".pq"), ("containers", "read_parquet")),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), ("containers", "read_workbook")),
 }
 
 
@@ -117,7 +109,8 @@ def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
         raise TableError(str(data), "it is a folder; give a file of it, or use find_tables.")
     refuse_other_formats(path)
     source = open_source(path, options.max_bytes)
-    grid = _READERS.get(source.suffix, read_delimited)(source, options)
+    home, reader = _READERS.get(source.suffix, ("delimited", "read_delimited"))
+    grid = getattr(import_module(f"expacc.data.{home}"), reader)(source, options)
     if str(data) in NAMED:
         grid.notes.insert(0, f"Warning: {data} is the file here, not the built-in table.")
     return grid, table_name(path), source.sha256

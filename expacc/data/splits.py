@@ -15,18 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from expacc.data.table import Rows, Split, Table
 
-__all__ = [
-    "Split",
-    "Splits",
-    "derive_seed",
-    "five_by_two",
-    "flip_labels",
-    "generator",
-    "given_splits",
-    "holdout",
-    "stratified_folds",
-]
-
 
 def derive_seed(seed: int, *names: str | int | float) -> int:
     """A seed in [0, 2**63) for one purpose, from the study's seed and the purpose's names.

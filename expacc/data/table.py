@@ -8,24 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.data.cells import Cells, Codes
-from expacc.data.errors import TableError
-from expacc.data.limits import MOST_LEVELS
-from expacc.data.options import ReadOptions
-
-__all__ = [
-    "Column",
-    "Dropped",
-    "Grid",
-    "Kind",
-    "Labels",
-    "ManyLevels",
-    "Rows",
-    "Schema",
-    "Split",
-    "Table",
-    "name_columns",
-    "shown",
-]
+from expacc.data.options import MOST_LEVELS, ReadOptions, TableError
 
 Kind = Literal["number", "category"]
 Rows = NDArray[np.int64]

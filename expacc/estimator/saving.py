@@ -17,8 +17,6 @@ from expacc.files import read_whole, write_whole
 from expacc.plain import UsageError
 from expacc.stored import Between, check_shape, is_sealed, parse_json, seal
 
-__all__ = ["FILES", "build", "read_files", "read_folder", "write_folder"]
-
 FORMAT = 1
 WEIGHTS, FACTS = "model.safetensors", "model.json"
 FILES = (FACTS, WEIGHTS)

@@ -22,8 +22,6 @@ from matplotlib.figure import Figure
 from expacc.report.palette import INK, LINES, MUTED
 from expacc.stats.many_tables import CriticalDifference
 
-__all__ = ["Chart", "Drawing", "chart", "chart_style", "inline_svg", "legend_place", "tidy_axes"]
-
 WIDE, NARROW = 8.0, 3.15  # inches; a pixel of the page is a 96th
 
 Drawing = Callable[[float], Figure]

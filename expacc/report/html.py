@@ -16,8 +16,6 @@ from markupsafe import Markup
 from expacc.plain import plain
 from expacc.report.palette import DARK
 
-__all__ = ["render"]
-
 _HERE = "expacc.report"
 
 

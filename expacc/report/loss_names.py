@@ -1,16 +1,8 @@
 """What losses are called in front of people, and which of them train for accuracy."""
 
 from expacc.plain import plain
-from expacc.registry import REFERENCE, SPECS, list_losses
-
-__all__ = [
-    "ACCURACY_TRAINED",
-    "DEFAULT_LOSSES",
-    "OUTSIDE",
-    "REFERENCE",
-    "loss_name",
-    "loss_order",
-]
+from expacc.registry import REFERENCE as REFERENCE
+from expacc.registry import SPECS, list_losses
 
 OUTSIDE = "logistic_regression"
 DEFAULT_LOSSES = (

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from expacc.registry import SPECS, list_losses
 from expacc.report.loss_names import OUTSIDE, loss_order
 
-__all__ = ["DARK", "INK", "LINES", "MUTED", "SCALE", "Look", "looks"]
-
 # What charts are drawn with; the page's style sheet repaints them (see `DARK`).
 INK, MUTED, LINES = "#1b2430", "#5d6875", "#d5dae1"
 

@@ -16,8 +16,6 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 from expacc.report.figures import legend_place, tidy_axes
 from expacc.report.palette import INK, LINES, MUTED, SCALE
 
-__all__ = ["Line", "Panel", "Surface", "bars", "dots", "panels", "power", "powers"]
-
 Ticks = Mapping[float, str]
 SHADE = SCALE[0]
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from expacc.stored import Between, Numbers, check_shape, parse_json
 
-__all__ = ["LONGEST", "PLAIN", "ROW", "Predictions", "Row", "to_columns", "to_json", "to_row"]
-
 Kind = Literal["trial", "final", "outside"]
 
 # Numbers of rows are in order and differ, so predictions shrink by no more than this; bytes that

@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from expacc.runner.items import check_rows, versions
 from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
+from expacc.runner.store_files import FILE as FILE
 from expacc.runner.store_files import (
-    FILE,
     LOCK,
     Connection,
     Lock,
@@ -34,8 +34,6 @@ from expacc.runner.store_tables import (
     write_digests,
 )
 from expacc.stored import check_shape, parse_json
-
-__all__ = ["FILE", "Store"]
 
 
 class Store:

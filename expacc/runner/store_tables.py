@@ -22,18 +22,6 @@ from expacc.runner.store_files import (
 )
 from expacc.stored import check_shape, parse_json
 
-__all__ = [
-    "changed",
-    "digests",
-    "digests_of",
-    "digests_of_item",
-    "inspect",
-    "note_texts",
-    "open_store",
-    "put_notes",
-    "write_digests",
-]
-
 APPLICATION = 0x45584143  # 'EXAC': tells our files from other SQLite files
 VERSION = 2  # 1 had no digests
 SCHEMA = """

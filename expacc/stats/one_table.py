@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from expacc.stats.p_values import sign_flip_p
-from expacc.stats.score_table import (
+from expacc.stats.p_values import (
     NEGLIGIBLE,
     Floats,
     check_rows,
     check_share,
     read_differences,
     read_numbers,
+    sign_flip_p,
 )
-
-__all__ = ["mcnemar", "paired_rows", "variance_factor"]
 
 ALL_EQUAL = "every difference is 0"
 NO_SPREAD = "splits show no spread; the least that counting rows can give was taken instead"

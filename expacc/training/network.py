@@ -16,14 +16,10 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
 from expacc.scheduled import ScheduledLoss
-from expacc.training.distributed import find_device, find_ranks, wrap_ddp
-from expacc.training.epochs import NetworkRun
-from expacc.training.loaders import Batches, split_loaders
+from expacc.training.checkpoint import EpochRecord, RunCheckpoint
+from expacc.training.epochs import PRECISIONS, NetworkRun, Stepper
+from expacc.training.loaders import Batches, find_device, find_ranks, split_loaders, wrap_ddp
 from expacc.training.randomness import caller_randomness_kept
-from expacc.training.resume import EpochRecord, RunCheckpoint
-from expacc.training.stepping import PRECISIONS, Stepper
-
-__all__ = ["EpochRecord", "FitResult", "fit"]
 
 
 @dataclass(frozen=True)
