@@ -21,8 +21,7 @@ from expacc.compare.suspects import suspects
 from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import chart_style, inline_svg
-from expacc.report.loss_names import loss_name
-from expacc.report.palette import DARK, looks
+from expacc.report.loss_names import DARK, looks, loss_name
 from expacc.training import LOSS_NAMES
 
 

@@ -29,11 +29,10 @@ from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.data.reading import read_grid
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.estimator.saving import FILES, build, cv_results, read_files
-from expacc.files import read_whole, write_whole
+from expacc.files import check_shape, is_sealed, parse_json, read_whole, seal, write_whole
 from expacc.plain import UsageError, check_choice, plain, safe_cell
 from expacc.report.loss_names import loss_name
 from expacc.runner.items import WorkItem
-from expacc.stored import check_shape, is_sealed, parse_json, seal
 
 FACTS = "table.json"
 FORMAT, VERSION = "expacc table model", 1

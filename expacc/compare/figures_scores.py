@@ -18,8 +18,16 @@ from expacc.report.figures import (
     legend_place,
     tidy_axes,
 )
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.palette import INK, LINES, MUTED, Look
+from expacc.report.loss_names import (
+    INK,
+    LINES,
+    MUTED,
+    OUTSIDE,
+    REFERENCE,
+    Look,
+    loss_name,
+    loss_order,
+)
 from expacc.report.words import p_text, points
 
 ROW = 0.46  # inches for a loss

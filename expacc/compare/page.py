@@ -30,8 +30,7 @@ from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import Chart
 from expacc.report.html import render
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
-from expacc.report.palette import Look, looks
+from expacc.report.loss_names import OUTSIDE, REFERENCE, Look, looks, loss_name
 from expacc.report.words import duration, p_value_text, percent, points, share_text
 
 MOST_SUSPECTS = 20

@@ -7,9 +7,10 @@ import numpy as np
 
 from expacc.data.blocks import BlockParser, RowStore
 from expacc.data.cells import Cell, Cells, is_number, to_numbers
+from expacc.data.columns import Grid, name_columns
 from expacc.data.options import Budget, ReadOptions, TableError, need, too_many_columns
 from expacc.data.source import Source
-from expacc.data.table import Grid, Kind, name_columns
+from expacc.data.table import Kind
 from expacc.data.text import Lines
 
 # What a line of bare words, or words in single quotes, does not hold; and '?' is no gap.

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from expacc.data.cells import first_odd, to_numbers
-from expacc.data.columns import make_labels
+from expacc.data.columns import Grid, make_labels
 from expacc.data.options import ReadOptions, TableError
 from expacc.data.reading import NAMED, read_table
 from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suffix
-from expacc.data.table import Column, Grid, Rows, Split, Table
+from expacc.data.table import Column, Rows, Split, Table
 
 _BOOKS = (".xlsx", ".xls", ".ods")
 _TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)

@@ -15,6 +15,7 @@ from typing import IO, Any, cast
 
 from expacc.data import container_process
 from expacc.data.cells import Cells, as_text, whole_number
+from expacc.data.columns import Grid, name_columns
 from expacc.data.container_process import read_container
 from expacc.data.options import (
     READ_MEMORY,
@@ -30,7 +31,7 @@ from expacc.data.options import (
     too_many_columns,
 )
 from expacc.data.source import Source
-from expacc.data.table import Grid, Kind, name_columns
+from expacc.data.table import Kind
 
 _MOST_PARTS = 10_000
 _KINDS: dict[str, Kind] = {"text": "category", "boolean": "category"}  # all else is a number

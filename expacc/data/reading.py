@@ -8,10 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from expacc.data.cells import Cell, Cells, is_number
-from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
+from expacc.data.columns import (
+    Grid,
+    ManyLevels,
+    make_column,
+    make_labels,
+    reason_to_drop,
+    warnings_about,
+)
 from expacc.data.options import MOST_LEVELS, Position, ReadOptions, TableError, need
 from expacc.data.source import open_source, refuse_other_formats, table_name
-from expacc.data.table import Column, Dropped, Grid, Kind, Labels, ManyLevels, Schema, Table, shown
+from expacc.data.table import Column, Dropped, Kind, Labels, Schema, Table, shown
 
 NAMED = {
     "iris": "load_iris",

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from expacc.files import check_shape, parse_json
 from expacc.runner.items import check_rows, versions
 from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
 from expacc.runner.store_files import FILE as FILE
@@ -33,7 +34,6 @@ from expacc.runner.store_tables import (
     put_notes,
     write_digests,
 )
-from expacc.stored import check_shape, parse_json
 
 
 class Store:
