@@ -30,12 +30,12 @@ def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
         raise ValueError(f"{name} must be {', '.join(most)} or {last}; got {value!r}.")
 
 
-def check_count(name: str, value: object) -> None:
-    """Raise unless ``value`` is an int >= 1."""
+def check_count(name: str, value: object, low: int = 1) -> None:
+    """Raise unless ``value`` is an int >= ``low``."""
     if type(value) is not int:
         raise TypeError(f"{name} must be an int; got {value!r}.")
-    if value < 1:
-        raise ValueError(f"{name} must be >= 1; got {value}.")
+    if value < low:
+        raise ValueError(f"{name} must be >= {low}; got {value}.")
 
 
 def plain(text: str, most: int = 0) -> str:

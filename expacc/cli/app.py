@@ -26,6 +26,8 @@ app = typer.Typer(
     epilog="Example: expacc compare iris",
 )
 
+_typed: list[str] = []  # the command, for the record and for the line that resumes it
+
 # What was typed before, for one release.
 RENAMED = {
     "--seeds": "--repeats",
@@ -136,7 +138,7 @@ def compare(
             seed=seed,
         )
     how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, command=_typed.command
+        out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)
     )
     screen = Screen(quiet=quiet, as_json=as_json)
     command.compare(data, settings, how, reading=reading, screen=screen)
@@ -268,7 +270,7 @@ def reproduce(
     screen = Screen(quiet=quiet, as_json=as_json)
     options = command.recipe_options(data, repeats, quick, seed, device)
     how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, no_run, _typed.command
+        out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
     )
     command.reproduce(name, options, how, screen, everything=everything)
 
@@ -280,15 +282,6 @@ def inspect(data: Data, as_json: Json = False, debug: Debug = False, *, reading:
     from expacc.cli import tables as command
 
     command.inspect(data, reading=reading, screen=Screen(as_json=as_json))
-
-
-class _Typed:
-    """What was typed, for the record and for the line that resumes it."""
-
-    command: tuple[str, ...] = ()
-
-
-_typed = _Typed()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -315,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     words = _renamed(sys.argv[1:] if arguments is None else arguments)
-    _typed.command = ("expacc", *words)
+    _typed[:] = ["expacc", *words]
     try:
         code = typer.main.get_command(app).main(
             args=words or ["--help"], prog_name="expacc", standalone_mode=False

@@ -94,6 +94,7 @@ def reproduce(
     everything: bool = False,
 ) -> None:
     """Run one recipe or all and say where the page is; list them if neither is asked for."""
+    from expacc.compare.study import check_device
     from expacc.recipes.registry import recipe, recipes
 
     if name is not None and everything:
@@ -111,7 +112,7 @@ def reproduce(
     if how.no_run:
         result = _page(one, options, how, screen)
     else:
-        _check_device(options)
+        check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
             screen.give(_forecast(one, options, work, how, screen))
@@ -120,12 +121,6 @@ def reproduce(
     _index(options, how, {})
     screen.say(f"Page: {result['page']}", "bold")
     screen.give(result)
-
-
-def _check_device(options: "RecipeOptions") -> None:
-    from expacc.compare.study import check_device  # brings torch, which a list may not
-
-    check_device(options.device)
 
 
 def _plan(one: "Recipe", options: "RecipeOptions") -> "Work":
@@ -138,12 +133,13 @@ def _all(
     found: Sequence["Recipe"], options: "RecipeOptions", how: RunOptions, screen: Screen
 ) -> None:
     """Everything that the data allows, one after the other; then the index."""
+    from expacc.compare.study import check_device
     from expacc.recipes.runner import has_rows
 
     left_out: dict[str, str] = {}
     results = []
     if not how.no_run:
-        _check_device(options)
+        check_device(options.device)
     for one in found:
         if how.no_run:
             if has_rows(_folder(one, options, how)):

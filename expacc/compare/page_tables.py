@@ -12,78 +12,93 @@ from rich.table import Table
 from rich.text import Text
 
 from expacc.compare.figures_runs import Changed, Confusion
-from expacc.compare.leaderboard import Leaderboard, Overall
+from expacc.compare.leaderboard import Leaderboard, Overall, OverallEntry
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
 from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.words import duration, p_value_text, percent, points, share_text
+from expacc.report.words import NONE, duration, p_value_text, percent, points, share_text
+from expacc.stats.many_tables import WinTieLoss
 from expacc.stats.one_table import PairedTest
 
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
 Values = dict[str, Any]
+_NOTES = {REFERENCE: "reference", OUTSIDE: "scikit-learn, not tested"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f"{points(interval[0])} to {points(interval[1])}"
 
 
-def _points_of(error: float | None) -> str:
-    return "–" if error is None else f"{error * 100:.1f}"
-
-
-def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
-    """The head and the rows of one table's leaderboard."""
-    head: list[Values] = [
-        {"label": "loss", "text": True},
-        {"label": "accuracy", "unit": "% ± spread"},
-        {"label": "difference", "unit": "points, 95 %"},
-        {"label": "p", "unit": "adjusted"},
-        {"label": "won / tied / lost", "unit": "folds"},
-        {"label": "calibration error", "unit": "points"},
-        {"label": "time", "unit": "with search"},
+def _head(first: Sequence[tuple[str, str]], among: str, time: str) -> list[Values]:
+    """The head of a leaderboard: label and unit, those of its own first."""
+    units = [
+        *first,
+        ("difference", "points, 95 %"),
+        ("p", "adjusted"),
+        ("won / tied / lost", among),
     ]
-    return head, [_board_row(entry, board) for entry in board.entries]
+    units += [("calibration error", "points"), ("time", time)]
+    return [{"label": "loss", "text": True}, *({"label": a, "unit": b} for a, b in units)]
 
 
-def _board_row(entry: Entry, board: TableBoard) -> Values:
-    mark = entry.verdict if entry.verdict in ("better", "worse", "even") else ""
-    against = f"{entry.wins} / {entry.ties} / {entry.losses}"
-    shown = percent(entry.accuracy)
-    if entry.spread is not None:
-        shown += f" ± {percent(entry.spread)}"
-    cells: list[Values] = [
-        {"value": shown},
-        {
-            "value": points(entry.difference),
-            "mark": mark,
-            "more": _interval(entry.test.interval) if entry.test else "",
-        },
-        {"value": p_value_text(entry.adjusted_p)},
-        {"value": against if entry.difference is not None else "–"},
-        {"value": _points_of(entry.metrics.get("calibration_error"))},
-        {"value": duration(entry.seconds)},
-    ]
+def _row(
+    entry: Entry | OverallEntry,
+    note: str,
+    first: Sequence[str],
+    *,
+    interval: tuple[float, float] | None,
+    against: Entry | WinTieLoss,
+    error: float | None,
+) -> Values:
+    compared = entry.difference is not None
+    counts = f"{against.wins} / {against.ties} / {against.losses}"
     return {
         "loss": entry.loss,
         "name": entry.name,
         "verdict": entry.verdict,
-        "note": entry_note(entry, len(board.folds)),
-        "cells": cells,
+        "note": note,
+        "cells": [
+            *({"value": text} for text in first),
+            {
+                "value": points(entry.difference),
+                "mark": entry.verdict if entry.verdict in ("better", "worse", "even") else "",
+                "more": _interval(interval),
+            },
+            {"value": p_value_text(entry.adjusted_p)},
+            {"value": counts if compared else NONE},
+            {"value": percent(error)},
+            {"value": duration(entry.seconds)},
+        ],
     }
 
 
-def entry_note(entry: Entry, folds: int) -> str:
+def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
+    """The head and the rows of one table's leaderboard."""
+    rows = [
+        _row(
+            entry,
+            _note(entry, len(board.folds)),
+            [percent(entry.accuracy) + (f" ± {percent(spread)}" if spread is not None else "")],
+            interval=entry.test.interval if entry.test else None,
+            against=entry,
+            error=entry.metrics.get("calibration_error"),
+        )
+        for entry in board.entries
+        for spread in [entry.spread]
+    ]
+    return _head([("accuracy", "% ± spread")], "folds", "with search"), rows
+
+
+def _note(entry: Entry, folds: int) -> str:
     """What stands below a loss's name: the reference, a failure, or what is missing."""
     if entry.failures:
         runs = "run" if len(entry.failures) == 1 else "runs"
         done = "" if len(entry.folds) == folds else f", {len(entry.folds)} of {folds} folds scored"
         return f"{len(entry.failures)} failed {runs}{done}"
-    if entry.loss == REFERENCE:
-        return "reference"
-    if entry.loss == OUTSIDE:
-        return "scikit-learn, not tested"
+    if entry.loss in _NOTES:
+        return _NOTES[entry.loss]
     if len(entry.folds) < folds:
         return f"{len(entry.folds)} of {folds} folds so far"
     return ""
@@ -91,45 +106,20 @@ def entry_note(entry: Entry, folds: int) -> str:
 
 def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     """The head and the rows of the leaderboard over several tables."""
-    head: list[Values] = [
-        {"label": "loss", "text": True},
-        {"label": "mean rank", "unit": f"{len(overall.tables)} tables"},
-        {"label": "accuracy", "unit": "%, mean"},
-        {"label": "difference", "unit": "points, 95 %"},
-        {"label": "p", "unit": "adjusted"},
-        {"label": "won / tied / lost", "unit": "tables"},
-        {"label": "calibration error", "unit": "points"},
-        {"label": "time", "unit": "all tables"},
-    ]
-    rows: list[Values] = []
+    first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
     outside = () if overall.outside is None else (overall.outside,)
-    for entry in (*overall.entries, *outside):
-        itself = entry.loss == REFERENCE
-        ranked = entry.loss != OUTSIDE
-        against = entry.against
-        cells: list[Values] = [
-            {"value": f"{entry.mean_rank:.2f}" if ranked else "–"},
-            {"value": percent(entry.accuracy)},
-            {
-                "value": points(entry.difference),
-                "mark": "" if itself or not ranked else entry.verdict,
-                "more": _interval(entry.interval),
-            },
-            {"value": p_value_text(entry.adjusted_p)},
-            {"value": "–" if itself else f"{against.wins} / {against.ties} / {against.losses}"},
-            {"value": _points_of(entry.calibration_error)},
-            {"value": duration(entry.seconds)},
-        ]
-        rows.append(
-            {
-                "loss": entry.loss,
-                "name": entry.name,
-                "verdict": entry.verdict,
-                "note": "reference" if itself else "" if ranked else "scikit-learn, not tested",
-                "cells": cells,
-            }
+    rows = [
+        _row(
+            entry,
+            _NOTES.get(entry.loss, ""),
+            [NONE if entry in outside else f"{entry.mean_rank:.2f}", percent(entry.accuracy)],
+            interval=entry.interval,
+            against=entry.against,
+            error=entry.calibration_error,
         )
-    return head, rows
+        for entry in (*overall.entries, *outside)
+    ]
+    return _head(first, "tables", "all tables"), rows
 
 
 def results_table(record: StudyRecord, board: Leaderboard) -> Values:

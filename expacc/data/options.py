@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-from expacc.plain import UsageError, one_line
+from expacc.plain import UsageError, check_count, one_line
 
 Position = str | int
 """A column: its name, or its place counted from 1 (from the end if negative)."""
@@ -24,20 +25,13 @@ _DELIMITERS = {
 }
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
+def _sequence(name: str, value: object, what: str, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """The value as a tuple, if it is a sequence of these types and no text."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be a sequence of strings; got {value!r}.")
-    if not all(isinstance(entry, str) for entry in value):
-        raise TypeError(f"{name} must hold strings only; got {value!r}.")
-    return tuple(value)
-
-
-def _positions(name: str, value: object) -> tuple[Position, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be a sequence of columns; got {value!r}.")
+        raise TypeError(f"{name} must be a sequence of {what}; got {value!r}.")
     for entry in value:
-        if isinstance(entry, bool) or not isinstance(entry, str | int):
-            raise TypeError(f"{name} must hold names or positions only; got {entry!r}.")
+        if isinstance(entry, bool) or not isinstance(entry, kinds):
+            raise TypeError(f"{name} must hold {what} only; got {entry!r}.")
     return tuple(value)
 
 
@@ -83,24 +77,15 @@ class ReadOptions:
         if self.decimal not in (".", ","):
             raise ValueError(f"decimal must be '.' or ','; got {self.decimal!r}.")
         if self.missing is not None:
-            put("missing", _texts("missing", self.missing))
-        put("label_missing", _texts("label_missing", self.label_missing))
+            put("missing", _sequence("missing", self.missing, "strings", (str,)))
+        put("label_missing", _sequence("label_missing", self.label_missing, "strings", (str,)))
         for name in ("numeric", "categorical", "drop"):
-            put(name, _positions(name, getattr(self, name)))
-        for name, low in (
-            ("skip_lines", 0),
-            ("max_bytes", 1),
-            ("max_cells", 1),
-            ("max_columns", 1),
-            ("max_levels", 1),
-        ):
+            put(name, _sequence(name, getattr(self, name), "names or positions", (str, int)))
+        check_count("skip_lines", self.skip_lines, 0)
+        for name in ("max_bytes", "max_cells", "max_columns", "max_levels"):
             value = getattr(self, name)
-            if value is None and name in ("max_bytes", "max_cells"):
-                continue  # judged by the file's size on the disk
-            if type(value) is not int:
-                raise TypeError(f"{name} must be an int; got {value!r}.")
-            if value < low:
-                raise ValueError(f"{name} must be >= {low}; got {value}.")
+            if value is not None or name in ("max_columns", "max_levels"):
+                check_count(name, value)  # None: judged by the file's size on the disk
 
     def _delimiter(self, given: str) -> str:
         delimiter = _DELIMITERS.get(given, given)
