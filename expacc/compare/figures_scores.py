@@ -29,6 +29,7 @@ from expacc.report.loss_names import (
     loss_order,
 )
 from expacc.report.words import p_text, points
+from expacc.stats.many_tables import CriticalDifference
 
 ROW = 0.46  # inches for a loss
 
@@ -253,10 +254,27 @@ def table_difference_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
     )
 
 
-def rank_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
-    """Draw the critical-difference diagram; on a phone its losses stand below each other."""
-    ranks = overall.ranks
-    looks = {loss_name(loss): style for loss, style in look.items()}
+RANKS = (
+    "Losses by their mean rank over the tables; 1 would be the best on every table. A heavy bar "
+    "joins losses that the data cannot tell apart at the 5 % level (Wilcoxon’s signed rank test "
+    "with Holm’s correction for all pairs; the answer corrects for the pairs with cross entropy "
+    "alone and may tell more apart)."
+)
+
+
+def rank_chart(
+    ranks: CriticalDifference,
+    looks: Mapping[str, Look],
+    key: str = "ranks",
+    title: str = "Critical differences",
+    caption: str = RANKS,
+) -> Chart:
+    """Draw the critical-difference diagram; on a phone its losses stand below each other.
+
+    Args:
+        ranks: of the losses by their names for people.
+        looks: of the same names.
+    """
 
     def draw(width: float) -> Figure:
         if width > 5:
@@ -297,12 +315,9 @@ def rank_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
     groups = "; ".join(" to ".join((ranks.names[a], ranks.names[b])) for a, b in ranks.groups)
     told = f"Not told apart: {groups}." if groups else "All differ."
     return chart(
-        "ranks",
-        "Critical differences",
-        "Losses by their mean rank over the tables; 1 would be the best on every table. A heavy "
-        "bar joins losses that the data cannot tell apart at the 5 % level (Wilcoxon’s signed rank "
-        "test with Holm’s correction for all pairs; the answer corrects for the pairs with cross "
-        "entropy alone and may tell more apart).",
+        key,
+        title,
+        caption,
         f"Mean ranks over {ranks.tables} tables: {listed}. {ranks.overall.test}: "
         f"{p_text(ranks.overall.p_value)}. {told}",
         draw,

@@ -148,7 +148,7 @@ def _first_charts(
     if board.overall is not None:
         charts += [
             table_difference_chart(board.overall, look),
-            rank_chart(board.overall, look),
+            rank_chart(board.overall.ranks, {loss_name(loss): one for loss, one in look.items()}),
             profile_chart(board.overall, look),
         ]
     if not several:
