@@ -279,16 +279,7 @@ def rank_chart(
     def draw(width: float) -> Figure:
         if width > 5:
             figure = critical_difference_figure(ranks)
-            axes = figure.axes[0]
-            axes.set_title("", loc="center")
-            axes.xaxis.label.set_color(MUTED)
-            for text in axes.texts:
-                text.set_color(INK)
-            for thing in axes.get_lines():
-                thing.set_color(INK if thing.get_linewidth() > 2 else MUTED)
-            axes.tick_params(color=MUTED, labelcolor=MUTED)
-            axes.spines["top"].set_color(MUTED)
-            axes.grid(False)
+            figure.axes[0].set_title("", loc="center")  # the page has one
             return figure
         figure = Figure(figsize=(width, 0.8 + 0.36 * len(ranks.names)))
         axes = figure.add_subplot()
