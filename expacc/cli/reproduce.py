@@ -94,7 +94,6 @@ def reproduce(
     everything: bool = False,
 ) -> None:
     """Run one recipe or all and say where the page is; list them if neither is asked for."""
-    from expacc.compare.study import check_device
     from expacc.recipes.registry import recipe, recipes
 
     if name is not None and everything:
@@ -112,6 +111,8 @@ def reproduce(
     if how.no_run:
         result = _page(one, options, how, screen)
     else:
+        from expacc.compare.study import check_device  # brings scipy, which a list need not
+
         check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
