@@ -93,7 +93,11 @@ def compare(
     data: Data,
     losses: Annotated[
         list[str] | None,
-        Option("--losses", metavar="A,B|all", help="Which; default: six of different kinds."),
+        Option(
+            "--losses",
+            metavar="A,B|ours|robust|all",
+            help="Names or families (see: expacc losses); default: six of different kinds.",
+        ),
     ] = None,
     model: Annotated[
         str, Option("--model", metavar="linear|mlp", help="What to train.")
@@ -265,6 +269,26 @@ def reproduce(
         out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
     )
     command.reproduce(name, options, how, screen, everything=everything)
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc losses
+  expacc losses ours focal"""
+)
+def losses(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME|FAMILY…", help="ours, robust, classic, or names; default: all."),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print every loss: formula, numbers and what is searched, when to use it."""
+    from expacc.cli.losses import losses as print_losses
+
+    print_losses(names or (), Screen(as_json=as_json))
 
 
 @app.command(epilog="Example: expacc inspect cars.data --no-header --drop id")

@@ -63,17 +63,15 @@ class RunOptions:
 
 
 def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
-    """Names between commas; 'all' is every loss that can stand alone."""
+    """Names and families between commas; of a family those that can stand alone."""
     from expacc.compare.study import NEVER_ALONE
-    from expacc.registry import list_losses
+    from expacc.registry import choose_losses
     from expacc.report.loss_names import DEFAULT_LOSSES
 
-    names = [name.strip() for part in text or () for name in part.split(",") if name.strip()]
-    if not names:
+    words = [word.strip() for part in text or () for word in part.split(",") if word.strip()]
+    if not words:
         return DEFAULT_LOSSES
-    if "all" in names:
-        return tuple(name for name in list_losses() if name != NEVER_ALONE)
-    return tuple(name.replace("-", "_") for name in names)
+    return tuple(name for name in choose_losses(words) if name != NEVER_ALONE or name in words)
 
 
 def read_shares(text: str) -> tuple[float, ...]:
