@@ -25,7 +25,7 @@ from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_
 from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.plain import UsageError, check_choice, check_count
-from expacc.registry import list_losses
+from expacc.registry import list_losses, spec_of
 from expacc.report.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
@@ -64,7 +64,7 @@ class Settings:
     def __post_init__(self) -> None:
         allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
         for loss in self.losses:
-            check_choice("losses", loss, allowed)
+            check_choice("losses", spec_of(loss).base, allowed)
         if REFERENCE not in self.losses:
             object.__setattr__(self, "losses", (REFERENCE, *self.losses))
         object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))

@@ -21,7 +21,7 @@ from scipy.stats import qmc
 
 from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
-from expacc.registry import SPECS
+from expacc.registry import spec_of
 from expacc.registry.spec import Range
 from expacc.report.loss_names import DEFAULT_LOSSES
 
@@ -215,7 +215,7 @@ def trials_of(
     ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
     classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
-    spec = SPECS[loss]
+    spec = spec_of(loss)
     ranges: dict[str, Range] = {
         "learning_rate": _RATES[model],
         "weight_decay": _DECAYS,

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.estimator.inputs import Array, Prepared, content_folds
 from expacc.plain import UsageError
-from expacc.registry import SPECS
+from expacc.registry import spec_of
 from expacc.schedules import constant, cosine, geometric
 from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
@@ -69,7 +69,7 @@ def settings_for(
 ) -> tuple[Setting, ...]:
     """What to try for a loss; what the user fixed stays fixed."""
     rates: Sequence[float] = (0.02, 0.1) if learning_rate == "auto" else (float(learning_rate),)
-    spec = SPECS.get(loss) if isinstance(loss, str) else None
+    spec = spec_of(loss) if isinstance(loss, str) else None
     choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
     if spec and not numbers:
         choices = spec.polish

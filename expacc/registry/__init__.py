@@ -7,6 +7,7 @@ in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and ``python docs
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
 """
 
+import functools
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -19,7 +20,7 @@ from expacc.registry.spec import REFERENCE, Family, LossSpec
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["REFERENCE", "SPECS", "LossSpec", "choose_losses", "get_loss", "list_losses"]
+__all__ = ["REFERENCE", "SPECS", "LossSpec", "choose_losses", "get_loss", "list_losses", "spec_of"]
 
 _ALL = (*OURS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}
@@ -71,13 +72,52 @@ def choose_losses(words: Sequence[str]) -> tuple[str, ...]:
             found |= dict.fromkeys(list_losses())
         elif name in get_args(Family):
             found |= dict.fromkeys(list_losses(name))  # type: ignore[arg-type]
-        elif (known := _ALIASES.get(name, name)) in SPECS:
-            found[known] = None
         else:
-            others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
-            cure = _nearest(name, [*SPECS, *_ALIASES, *get_args(Family)], others)
-            raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
+            found[spec_of(word.strip()).name] = None
     return tuple(found)
+
+
+@functools.cache
+def spec_of(name: str) -> LossSpec:
+    """The loss of a name, or a variant of it with some of its arguments fixed.
+
+    Args:
+        name: such as 'exact', 'exact:noise=laplace' or 'leaky_expected_error:leak=0.2:shift=auto'.
+
+    Returns:
+        Its spec.
+
+    Raises:
+        ValueError: an unknown name or argument.
+
+    Example:
+        >>> spec_of("exact:noise=laplace").label
+        'EXACT, noise laplace'
+    """
+    word, *settings = name.split(":")
+    word = word.replace("-", "_")
+    spec = SPECS.get(_ALIASES.get(word, word))
+    if spec is None:
+        others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
+        cure = _nearest(word, [*SPECS, *_ALIASES, *get_args(Family)], others)
+        raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
+    fixed = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not (key and equals and text):
+            raise ValueError(f"losses must be NAME:argument=value:…; got {name!r}.")
+        fixed[key.replace("-", "_")] = _value(text)
+    return spec.variant(fixed) if fixed else spec
+
+
+def _value(text: str) -> Any:
+    plain = {"none": None, "true": True, "false": False}
+    if text.lower() in plain:
+        return plain[text.lower()]
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def get_loss(name: str, **arguments: Any) -> "nn.Module":

@@ -1,7 +1,7 @@
 """What there is to know of a loss."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +17,12 @@ Pull = Callable[["Tensor", Mapping[str, "Tensor"]], "Tensor"]
 Range = tuple[float, float, float | Callable[[int], float]]
 Family = Literal["reference", "ours", "robust", "classic"]
 REFERENCE = "cross_entropy"  # what all others are compared with
+MOVES = ("shift", "scale")  # of the soft margin: arguments of every curve over u
+MIXTURE = ("ce_weight", "error_weight")  # in place of a focus
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +50,7 @@ class LossSpec:
         regularizes: itself, so that little weight decay is usual.
         for_accuracy: its value is the expected error or bounds it; wrong labels cost it little.
         function_name: where it is not ``name``.
+        base: of which this is a variant, as 'exact:noise=laplace' is of 'exact'; else ``name``.
 
     Example:
         >>> from expacc.registry import SPECS
@@ -69,19 +76,54 @@ class LossSpec:
     regularizes: bool = False
     for_accuracy: bool = False
     function_name: str = ""
+    base: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function_name", self.function_name or self.name)
+        object.__setattr__(self, "base", self.base or self.name)
+
+    def variant(self, settings: Mapping[str, Any]) -> "LossSpec":
+        """The loss with some of its own arguments fixed: neither defaulted nor searched."""
+        known = [*self.defaults, *self.options]
+        known += MOVES if callable(self.slope) else ()
+        known += MIXTURE if "focus" in self.defaults else ()
+        for name in settings:
+            if name not in known:
+                cure = f"It has: {', '.join(known)}." if known else "It has none."
+                raise ValueError(
+                    f"losses must name parameters of {self.name}; got {name!r}. {cure}"
+                )
+        numbers = {name: value for name, value in settings.items() if name not in self.options}
+        out = {*settings, "focus"} if settings.keys() & set(MIXTURE) else {*settings}
+
+        def fixed(params: Mapping[str, Any]) -> dict[str, Any]:
+            return {key: value for key, value in params.items() if key not in out} | numbers
+
+        params_of = self.params_of
+        return replace(
+            self,
+            name=":".join([self.name, *(f"{key}={_text(settings[key])}" for key in settings)]),
+            label=", ".join([self.label, *(f"{key} {_text(settings[key])}" for key in settings)]),
+            base=self.name,
+            defaults=fixed(self.defaults),
+            options={key: settings.get(key, usual) for key, usual in self.options.items()},
+            search={key: value for key, value in self.search.items() if key not in settings},
+            params_of=lambda found: fixed(params_of(found)),
+            polish=tuple(
+                dict(one)
+                for one in dict.fromkeys(tuple(fixed(params).items()) for params in self.polish)
+            ),
+        )
 
     @property
     def module_name(self) -> str:
         """The name of the Module: the words of ``name``, and Loss."""
-        return "".join(word.capitalize() for word in self.name.split("_")) + "Loss"
+        return "".join(word.capitalize() for word in self.base.split("_")) + "Loss"
 
     @cached_property
     def function(self) -> "Callable[..., Tensor] | None":
         """The function of (logits, target); None for a loss that is a Module only."""
-        where = "torch.nn" if self.name == REFERENCE else "expacc"
+        where = "torch.nn" if self.base == REFERENCE else "expacc"
         found: Callable[..., Tensor] | None = getattr(
             import_module(f"{where}.functional"), self.function_name, None
         )
@@ -90,6 +132,6 @@ class LossSpec:
     @cached_property
     def module(self) -> "type[nn.Module] | None":
         """The Module class; None for a loss that is a function only."""
-        where = "torch.nn" if self.name == REFERENCE else "expacc"
+        where = "torch.nn" if self.base == REFERENCE else "expacc"
         found: type[nn.Module] | None = getattr(import_module(where), self.module_name, None)
         return found

@@ -3,11 +3,12 @@
 Names and looks are those of ``expacc.registry``; here are those of the page itself.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from expacc.plain import plain
 from expacc.registry import REFERENCE as REFERENCE
-from expacc.registry import SPECS, list_losses
+from expacc.registry import SPECS, list_losses, spec_of
 
 OUTSIDE = "logistic_regression"
 DEFAULT_LOSSES = (
@@ -30,13 +31,17 @@ def loss_name(loss: str) -> str:
     >>> loss_name("exact"), loss_name("my_own_loss")
     ('EXACT', 'my own loss')
     """
+    if ":" in loss:  # a variant
+        with suppress(ValueError):
+            return plain(spec_of(loss).label, 60)
     return _NAMES.get(loss) or plain(loss.replace("_", " "), 40)
 
 
 def loss_order(loss: str) -> tuple[int, str]:
     """Sort key: known losses in their usual order, then others by name."""
     known = list(_NAMES)
-    return (known.index(loss) if loss in known else len(known), loss)
+    base = loss.split(":")[0]
+    return (known.index(base) if base in known else len(known), loss)
 
 
 # What charts are drawn with; the page's style sheet repaints them (see `DARK`).

@@ -13,7 +13,7 @@ from expacc.contract import read_shift
 from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
-from expacc.registry import SPECS, LossSpec, list_losses
+from expacc.registry import SPECS, LossSpec, list_losses, spec_of
 from expacc.scheduled import ScheduledLoss
 from expacc.schedules import Schedule
 from expacc.training import loss_slopes
@@ -80,8 +80,8 @@ def objective_of(
             return objective_of(known, {**own, **given}, classes)
     if not isinstance(loss, str):
         return _of_object(loss, given)
-    check_choice("loss", loss, LOSS_NAMES)
-    spec = SPECS[loss]
+    spec = spec_of(loss)
+    check_choice("loss", spec.base, LOSS_NAMES)
     options = {name: given.pop(name, usual) for name, usual in spec.options.items()}
     values = {**spec.defaults, **given}
     allowed = {*spec.defaults, "slope_factor"}
@@ -93,10 +93,10 @@ def objective_of(
             values = {name: value for name, value in values.items() if name not in MOVES}
         else:
             values = {**MOVES, **values}
-    if loss == "mixed_expected_error":  # a focus, or the two weights in its place
+    if spec.base == "mixed_expected_error":  # a focus, or the two weights in its place
         allowed |= {"ce_weight", "error_weight"}
         if given.keys() & {"ce_weight", "error_weight"}:
-            values.pop("focus")
+            values.pop("focus", None)
     for name in sorted(given.keys() - allowed):
         has = ", ".join(sorted(allowed | options.keys()))
         raise ValueError(
@@ -105,7 +105,7 @@ def objective_of(
     for progress in (0.0, 0.5, 1.0):
         at = {key: value(progress) if callable(value) else value for key, value in values.items()}
         check_number("slope_factor", at.pop("slope_factor", 1.0), low=0)
-        _refuse_bad_numbers(loss, tuple(at.items()), tuple(options.items()))
+        _refuse_bad_numbers(spec.base, tuple(at.items()), tuple(options.items()))
     return _named(spec, values, options)
 
 
@@ -131,13 +131,13 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
         if "truncation" in values and values["truncation"] is None:
             values["truncation"] = 0.0
         if MOVES.keys() & values.keys():
-            return Objective(spec.name, (spec.name, "moved"), along(moved(spec.slope)), values)
+            return Objective(spec.name, (spec.base, "moved"), along(moved(spec.slope)), values)
         slope = along(spec.slope)
     elif spec.slope is not None:
         slope = getattr(loss_slopes, spec.slope)
     else:
         slope = _by_rows(_function(spec))
-    return Objective(spec.name, (spec.name,), slope, values)
+    return Objective(spec.name, (spec.base,), slope, values)
 
 
 def _exact_objective(values: dict[str, Any], options: dict[str, Any]) -> Objective:
