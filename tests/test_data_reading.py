@@ -494,7 +494,7 @@ def test_notes_on_classes_come_to_an_end(write):
 
 
 def test_far_too_many_values_make_no_category(write, monkeypatch):
-    monkeypatch.setattr("expacc.data.table.MOST_LEVELS", 60)
+    monkeypatch.setattr("expacc.data.columns.MOST_LEVELS", 60)
     rows = "".join(f"u{i},{i % 5},{'pq'[i % 2]}\n" for i in range(120))
     path = write("user,x,y\n" + rows)
     assert has_note(read_table(path), "Left out 'user': id-like text, more than")
