@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,15 @@ from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import mlp as leaky_mlp
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.leaky.digits import FILES, folds_of, pack, read_digits, unpack
-from expacc.recipes.leaky.logistic_page import _claims as claims_of
+from expacc.recipes.leaky.logistic_page import Runs, claims_of, lag, orders, stuck
 from expacc.recipes.leaky.mlp_page import TABLE_4
-from expacc.recipes.leaky.plateaus import Runs, lag, orders, stuck
-from expacc.recipes.leaky.significance import compare, paired_t, underlined
-from expacc.recipes.leaky.uci import LOSSES, NAMES, table_of
+from expacc.recipes.leaky.protocol import LOSSES, compare, paired_t, underlined
+from expacc.recipes.leaky.uci import NAMES, table_of
 from expacc.recipes.leaky.uci_page import TABLE_3, UNDERLINED
 from expacc.recipes.page import answer_of, verdict
-from expacc.recipes.paper import recipes_of
+from expacc.recipes.paper import Layout
 from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.registry import recipes_of
 from expacc.recipes.sweep import _flushing as flushing
 from expacc.recipes.sweep import execute
 from expacc.runner.items import check_rows
@@ -524,7 +525,8 @@ def test_claims_follow_the_curves():
     late["7"] = curve_row("expected_error", "7", [0.4, 0.6], 0.6, small)
     leaky = {f: curve_row("leaky_expected_error", f, [0.8, 0.9], 0.91) for f in numbers}
     by_loss = {"cross_entropy": reference, "expected_error": late, "leaky_expected_error": leaky}
-    found = list(claims_of("raw-zeros", Runs({}, by_loss, late)))
+    claimed = partial(claims_of, Layout("leaky", "leerr-mnist-logistic", {}), "raw-zeros")
+    found = list(claimed(Runs({}, by_loss, late)))
     assert [one.holds for one in found] == [None] * 3 + [True] * 6
     assert [one.ours for one in found[3:]] == [
         *("10 of 10", "9 of 10", "1 of 10", "1 of 10", "0 of 10", "2.0"),
@@ -532,9 +534,9 @@ def test_claims_follow_the_curves():
     same = {f: replace(row, loss="expected_error") for f, row in reference.items()}
     gone = {f: curve_row("leaky_expected_error", f, [0.1, 0.2], 0.2) for f in numbers}
     by_loss = {"cross_entropy": reference, "expected_error": same, "leaky_expected_error": gone}
-    found = list(claims_of("raw-zeros", Runs({}, by_loss, same)))
+    found = list(claimed(Runs({}, by_loss, same)))
     assert [one.holds for one in found] == [None] * 3 + [False] * 6
-    assert {one.verdict for one in claims_of("raw-zeros", Runs({}, {}, {}))} == {"not run"}
+    assert {one.verdict for one in claimed(Runs({}, {}, {}))} == {"not run"}
 
 
 # --------------------------------------------------------------------------------- the network

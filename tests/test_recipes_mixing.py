@@ -31,8 +31,9 @@ from expacc.recipes.mixing.uci import (
 )
 from expacc.recipes.mixing.uci_page import TABLE_4
 from expacc.recipes.page import Page, verdict
-from expacc.recipes.paper import recipes_of
+from expacc.recipes.paper import Layout
 from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.registry import recipes_of
 from expacc.recipes.sweep import Place, execute, failed_rows, grid
 from expacc.runner.items import WorkItem, check_rows
 from expacc.runner.rows import Row
@@ -523,8 +524,10 @@ def test_every_loss_has_its_own_look():
 
 def test_a_chart_of_one_table_can_be_drawn():
     rows = rows_with(dict.fromkeys(EVERY, 0.5), ["iris"])
-    chart = gains_chart("gains", scores_of(rows, "linear", {"iris": ["fold 1"]}))
-    assert "CE+EL F=0-0.5 +0.00 on average" in chart.finding
+    chart = gains_chart(
+        Layout("mixing", "mixing-uci", {}), "gains", scores_of(rows, "linear", {"iris": ["fold 1"]})
+    )
+    assert "CE+EL F=0-0.5 0.00 on average" in chart.finding
 
 
 # -------------------------------------------------------------------------------------- the whole
