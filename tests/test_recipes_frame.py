@@ -31,10 +31,9 @@ from expacc.recipes.page import (
     beside_table,
     verdict_counts,
 )
-from expacc.recipes.provenance import Account, Failure, Result, commit, machine
-from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.recipe import Account, Failure, RecipeOptions, Result
 from expacc.recipes.results import content_of, read_content, write_files
-from expacc.recipes.runner import How, load_result, run_recipe
+from expacc.recipes.runner import How, commit, load_result, machine, run_recipe
 from expacc.recipes.writer import page_html, page_markdown
 from expacc.runner.store import Store
 

@@ -11,7 +11,6 @@ import torch
 
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
-from expacc.recipes.mixing.charts import gains_chart, look_of
 from expacc.recipes.mixing.scores import scores_of, summary
 from expacc.recipes.mixing.uci import (
     ARMS,
@@ -29,7 +28,7 @@ from expacc.recipes.mixing.uci import (
     read_tables,
     scales_differ,
 )
-from expacc.recipes.mixing.uci_page import TABLE_4
+from expacc.recipes.mixing.uci_page import TABLE_4, gains_chart, look_of
 from expacc.recipes.page import Page, verdict
 from expacc.recipes.paper import Layout
 from expacc.recipes.recipe import RecipeOptions

@@ -14,8 +14,7 @@ from typing import Any
 
 from expacc.files import read_whole, write_whole
 from expacc.recipes.page import VERDICTS, answer_of, counts_text, verdict, verdict_counts
-from expacc.recipes.provenance import Result
-from expacc.recipes.recipe import Recipe
+from expacc.recipes.recipe import Recipe, Result
 from expacc.recipes.registry import paper_titles
 from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown, table
 from expacc.report.words import NONE, counted, duration

@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from expacc.functional import exact_error
-from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.recipe import RecipeOptions, Work, failed_row
+from expacc.recipes.exact.noise import leads_of
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -77,16 +77,9 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
 
 def _row(item: WorkItem, method: str, metrics: dict[str, float]) -> Row:
     asked = item.payload
-    return Row(
-        key=f"{item.key}/{method}",
-        item=item.key,
-        kind="final",
-        table=asked["part"],
-        loss=method,
-        fold="",
-        numbers={name: asked[name] for name in ("classes", "samples", "rows", "device")},
-        metrics=metrics,
-    )
+    numbers = {name: asked[name] for name in ("classes", "samples", "rows", "device")}
+    part = asked["part"]
+    return final_row(item, method, table=part, loss=method, numbers=numbers, metrics=metrics)
 
 
 # ------------------------------------------------------------------------------------ the losses
@@ -99,18 +92,9 @@ def _logits(rows: int, classes: int, device: str) -> tuple[Tensor, Tensor]:
     return logits, target
 
 
-def _leads(logits: Tensor, target: Tensor) -> Tensor:
-    """The paper's Listing 1: standardised, the lead over each rival, cut at the margin."""
-    scores = standardize_logits(logits, None, sync=False)
-    place = torch.arange(logits.shape[1] - 1, device=logits.device)
-    index = target.unsqueeze(1)
-    lead = scores.gather(1, index) - scores.gather(1, place + (place >= index))
-    return lead.clamp(max=MARGIN) / SIGMA
-
-
 def genz_loss(logits: Tensor, target: Tensor, samples: int, generator: torch.Generator) -> Tensor:
     """EXACT as its authors compute it."""
-    leads = _leads(logits, target)
+    leads = leads_of(logits, target, SIGMA, MARGIN)
     needed = genz_bytes(leads.shape[0], leads.shape[1], samples)
     chances = genz_orthant_prob(leads, samples=samples, generator=generator, max_bytes=needed)
     return 1 - chances.mean()
@@ -118,7 +102,7 @@ def genz_loss(logits: Tensor, target: Tensor, samples: int, generator: torch.Gen
 
 def nodes_loss(logits: Tensor, target: Tensor, nodes: int) -> Tensor:
     """EXACT by our rule with so many nodes."""
-    return 1 - orthant_prob(_leads(logits, target), nodes=nodes).mean()
+    return 1 - orthant_prob(leads_of(logits, target, SIGMA, MARGIN), nodes=nodes).mean()
 
 
 def genz_bytes(rows: int, rivals: int, samples: int) -> int:

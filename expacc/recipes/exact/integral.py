@@ -12,7 +12,7 @@ from torch import Tensor
 
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.recipe import RecipeOptions, Work, failed_row
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -152,13 +152,11 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
 
 def _row(item: WorkItem, case: Case, method: str, samples: int, errors: dict[str, float]) -> Row:
     exact = truth(case.margins)
-    return Row(
-        key=f"{item.key}/{samples}",
-        item=item.key,
-        kind="final",
+    return final_row(
+        item,
+        f"{samples}",
         table=case.name,
         loss=method,
-        fold="",
         numbers={"samples": samples, "repeats": item.payload["repeats"]},
         metrics={
             **errors,
