@@ -34,7 +34,6 @@ from expacc.recipes.exact.protocol import (
     Ready,
     Scale,
     run_of,
-    train,
     train_method,
 )
 from expacc.recipes.exact.tables import SWEEP, settings_of
@@ -265,7 +264,7 @@ def test_epoch_by_epoch_ends_where_one_call_does(data, monkeypatch):
     train_rows, _ = opened(data, "wine")
     ready = Ready.of(train_rows)
     found = Settings(0.05, None, 0.5)
-    (once,) = train(ready, [run_of("a", ready, "exact", found)], 0)
+    (once,) = train_method("exact", {"a": (ready, found)}, 0)
     (epochs,) = train_method("exact: normal", {"a": (ready, found)}, 0)
     for result in (once, epochs):
         assert ready.accuracy(result.model, ready.own) >= 0.97

@@ -205,14 +205,10 @@ def test_weights_that_take_turns_are_cut_by_fold(tmp_path):
     assert sum(item.runs for item in work.items) == 2 * 4 * 2 * 3 * len(EVERY)
 
 
-def test_cost_grows_with_rows_and_weights(data):
-    tables = read_tables(data / "uci121")[0]
-    settings = {"batch": 8, "epochs": 50}
-    size = Shape.of(tables["wine"])
-    base = size.seconds("linear", 100, settings)
-    assert size.seconds("one hidden layer", 100, settings) > base
-    longer = dataclasses.replace(size, train=10 * size.train)
-    assert longer.seconds("linear", 100, settings) > 5 * base
+def test_effort_grows_with_rows_and_weights(data):
+    size = Shape.of(read_tables(data / "uci121")[0]["wine"])
+    assert size.effort("one hidden layer") > size.effort("linear")
+    assert dataclasses.replace(size, train=10 * size.train).effort("linear") > size.effort("linear")
 
 
 def test_when_every_rate_diverges_the_row_says_so(data):
