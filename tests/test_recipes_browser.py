@@ -7,7 +7,7 @@ from study_samples import PAYLOADS
 from test_recipes_frame import hostile_result, sample
 from test_report_browser import FLAGS, WIDTHS, Visit, find_chromium
 
-from expacc.recipes.provenance import Failure
+from expacc.recipes.recipe import Failure
 from expacc.recipes.results import write_book, write_files
 
 

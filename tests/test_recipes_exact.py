@@ -34,13 +34,11 @@ from expacc.recipes.exact.protocol import (
     Ready,
     Scale,
     run_of,
-    train,
     train_method,
 )
 from expacc.recipes.exact.tables import SWEEP, settings_of
 from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.registry import recipe
-from expacc.recipes.runner import How, run_recipe
 from expacc.recipes.sweep import Outcome, execute
 from expacc.runner.rows import Row
 
@@ -266,7 +264,7 @@ def test_epoch_by_epoch_ends_where_one_call_does(data, monkeypatch):
     train_rows, _ = opened(data, "wine")
     ready = Ready.of(train_rows)
     found = Settings(0.05, None, 0.5)
-    (once,) = train(ready, [run_of("a", ready, "exact", found)], 0)
+    (once,) = train_method("exact", {"a": (ready, found)}, 0)
     (epochs,) = train_method("exact: normal", {"a": (ready, found)}, 0)
     for result in (once, epochs):
         assert ready.accuracy(result.model, ready.own) >= 0.97
@@ -413,57 +411,6 @@ def test_the_best_trial_is_the_one_held_out_rows_prefer():
 
 
 # From plan to page
-
-
-def run_here(name, data, folder, **more):
-    ask = RecipeOptions(data=data, quick=True, **more)
-    recipe = BY_NAME[name]
-    return run_recipe(recipe, ask, recipe.plan(ask), folder, How(workers=0, progress=False))[0]
-
-
-@pytest.mark.parametrize("name", list(BY_NAME))
-def test_a_recipe_runs_from_files_to_page(name, data, tmp_path, short):
-    result = run_here(name, data, tmp_path / "rows", seeds=1)
-    account, page = result.account, result.page
-    assert account.failures == ()
-    assert account.parts_done == account.parts
-    assert page.deviations
-    assert "not run" not in [one.verdict for one in page.claims]
-    text = repr(page)
-    for table in ("car", "wine"):
-        assert table in text
-    again = run_here(name, data, tmp_path / "rows", seeds=1)  # nothing left to do
-    assert again.page == page
-
-
-@pytest.mark.parametrize("name", list(BY_NAME))
-def test_a_page_is_written_from_any_part_of_the_rows(name, data):
-    work = BY_NAME[name].plan(RecipeOptions(data=data, quick=True))
-    failed = [row for item in work.items for row in work.failed_rows(item, "diverged at step 1")]
-    for rows in ([], failed):
-        page = BY_NAME[name].write(rows, work.facts)
-        assert {one.verdict for one in page.claims} == {"not run"}
-        assert all(row.ours is None for section in page.sections for row in section.beside)
-    some = [made(item) for item in work.items[::3]]
-    assert BY_NAME[name].write(some, work.facts).sections
-
-
-def made(item, accuracy=0.9):
-    ask = item.payload
-    ((method, (setting, *_)),) = ask["settings"].items()
-    return Row(
-        f"{item.key}|final|x|0", item.key, "final", ask["table"], method, ask["folds"][0],
-        numbers={**ask["labels"], **setting},
-        metrics={"accuracy": accuracy, "train_accuracy": accuracy},
-    )  # fmt: skip
-
-
-def test_without_data_one_sentence_says_what_to_fetch(tmp_path):
-    (tmp_path / "exact-uci").mkdir()
-    for one in BY_NAME.values():
-        for folder in (None, tmp_path):
-            with pytest.raises(ValueError, match=r"https://archive\.ics\.uci\.edu"):
-                one.plan(RecipeOptions(data=folder))
 
 
 def test_the_parts_of_exact_uci_come_in_order(data):

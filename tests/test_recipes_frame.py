@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -31,10 +30,9 @@ from expacc.recipes.page import (
     beside_table,
     verdict_counts,
 )
-from expacc.recipes.provenance import Account, Failure, Result, commit, machine
-from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.recipe import Account, Failure, RecipeOptions, Result
 from expacc.recipes.results import content_of, read_content, write_files
-from expacc.recipes.runner import How, load_result, run_recipe
+from expacc.recipes.runner import How, commit, load_result, machine, run_recipe
 from expacc.recipes.writer import page_html, page_markdown
 from expacc.runner.store import Store
 
@@ -83,6 +81,7 @@ def test_the_registry_has_every_recipe_of_the_papers():
     for one in registry.recipes().values():
         assert set(one.needs) <= set(sources.ORIGINS)
         assert one.minutes > 0
+        assert one.alone == (one.name == "exact-cost")  # which measures time
         assert "\n" not in one.what
 
 
@@ -670,54 +669,6 @@ def test_an_interrupt_says_how_to_go_on(fake, capsys, monkeypatch):
         "expacc: Stopped; what was finished is saved in expacc-reproduce/fake-one. "
         "To go on: expacc reproduce fake-one --repeats 3"
     )
-
-
-@pytest.mark.slow
-def test_ctrl_c_loses_nothing(fake, capsys):
-    """SIGINT to a run: 130, the command that resumes it, and that command finishes it."""
-    code = (
-        "import sys\n"
-        f"sys.path.insert(0, {str(Path(fake_recipes.__file__).parent)!r})\n"
-        "from expacc.recipes import registry\n"
-        "registry.MODULES = ['fake_recipes']\n"
-        "from expacc.cli import main\n"
-        "sys.exit(main(sys.argv[1:]))"
-    )
-    line = [sys.executable, "-c", code]
-    words = ["reproduce", "fake-one", "--workers", "0", "--overwrite"]
-    running = subprocess.Popen(
-        [*line, *words],
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, fake_recipes.WAIT: "0.5"},
-        # A job in the background inherits that Ctrl-C is ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    deadline = time.monotonic() + 60
-    while not _parts(fake / "expacc-reproduce/fake-one") and time.monotonic() < deadline:
-        time.sleep(0.02)
-    running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
-    assert running.returncode == 130, said
-    assert "Traceback" not in said
-    last = said.splitlines()[-1]
-    assert "saved in expacc-reproduce/fake-one" in last
-    resume = last.split("To go on: expacc ")[1].split()
-    assert resume == words[:-1]  # not --overwrite
-    there = _parts(fake / "expacc-reproduce/fake-one")
-    assert 1 <= there < 6
-    assert main(resume) == 0
-    assert f"{there} of 6 parts were there already." in capsys.readouterr().err
-
-
-def _parts(folder):
-    if not (folder / "study.sqlite").is_file():
-        return 0
-    try:
-        with Store.read(folder) as store:
-            return len(store.done_items())
-    except ValueError:  # it is being made
-        return 0
 
 
 def test_make_writes_documents_from_stored_rows(fake, capsys, monkeypatch):

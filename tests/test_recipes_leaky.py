@@ -1,29 +1,30 @@
 """The recipes of the leaky-expected-error paper, on small made-up data; on the real, if at hand."""
 
-import gzip
 import json
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from uci_files import write_digits, write_halves, write_idx
 
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import mlp as leaky_mlp
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.leaky.digits import FILES, folds_of, pack, read_digits, unpack
-from expacc.recipes.leaky.logistic_page import _claims as claims_of
+from expacc.recipes.leaky.logistic_page import Runs, claims_of, lag, orders, stuck
 from expacc.recipes.leaky.mlp_page import TABLE_4
-from expacc.recipes.leaky.plateaus import Runs, lag, orders, stuck
-from expacc.recipes.leaky.significance import compare, paired_t, underlined
-from expacc.recipes.leaky.uci import LOSSES, NAMES, table_of
+from expacc.recipes.leaky.protocol import LOSSES, compare, paired_t, underlined
+from expacc.recipes.leaky.uci import NAMES, table_of
 from expacc.recipes.leaky.uci_page import TABLE_3, UNDERLINED
-from expacc.recipes.page import answer_of, verdict
-from expacc.recipes.paper import recipes_of
+from expacc.recipes.page import verdict
+from expacc.recipes.paper import Layout
 from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.registry import recipes_of
 from expacc.recipes.sweep import _flushing as flushing
 from expacc.recipes.sweep import execute
 from expacc.runner.items import check_rows
@@ -40,29 +41,6 @@ def finished(work):
         check_rows(item.key, own)
         rows += own
     return rows
-
-
-def failed(work):
-    return [row for item in work.items for row in work.failed_rows(item, "out of luck")]
-
-
-def words(page):
-    """All that a page says."""
-    said = [page.title, page.claim, answer_of(page), *page.deviations]
-    said += [text for one in page.claims for text in (one.says, one.paper, one.ours)]
-    for section in page.sections:
-        said += [section.title, *section.text]
-        said += [note for row in section.beside for note in (*row.labels, row.note)]
-        for grid in section.grids:
-            said += [
-                grid.title,
-                grid.note,
-                *grid.head,
-                *(cell for row in grid.rows for cell in row),
-            ]
-        for chart in section.charts:
-            said += [chart.title, chart.caption, chart.finding]
-    return " ".join(said)
 
 
 def charts(page):
@@ -136,33 +114,12 @@ def test_underlined_are_the_best_and_what_is_not_told_from_it():
 # --------------------------------------------------------------------------------- leerr-uci
 
 
-def write_table(folder: Path, rows: int, seed: int, classes: int = 2) -> None:
-    """A table in the form of the paper's: data.csv, and split5x2.json with a third to test."""
-    random = np.random.default_rng(seed)
-    labels = random.integers(0, classes, rows)
-    features = random.normal(size=(rows, 3)) + labels[:, None] * [1.5, 0.0, -0.5]
-    folder.mkdir(parents=True)
-    lines = [
-        ",".join([*(f"{value:.4f}" for value in row), f"c{label}"])
-        for row, label in zip(features, labels, strict=True)
-    ]
-    (folder / "data.csv").write_text("\n".join(lines) + "\n")
-    test = rows // 3
-    folds = []
-    for _ in range(5):
-        order = random.permutation(np.arange(test, rows)).tolist()
-        half = len(order) // 2
-        folds.append({"a": sorted(order[:half]), "b": sorted(order[half:])})
-    split = {"n": rows, "test": [0, test], "folds": folds}
-    (folder / "split5x2.json").write_text(json.dumps(split))
-
-
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     data = tmp_path_factory.mktemp("data")
-    write_table(data / "leerr-uci" / "pima", 90, 0)
-    write_table(data / "leerr-uci" / "sat47", 75, 1)  # under the name of Table 3
-    write_table(data / "leerr-uci" / "zoo", 80, 2, classes=3)  # not in the paper
+    write_halves(data / "leerr-uci" / "pima", 90, 0)
+    write_halves(data / "leerr-uci" / "sat47", 75, 1)  # under the name of Table 3
+    write_halves(data / "leerr-uci" / "zoo", 80, 2, classes=3)  # not in the paper
     return data
 
 
@@ -190,16 +147,6 @@ def test_uci_plans_what_is_there_and_says_what_is_missing(uci):
     (sentence,) = work.missing
     assert "leerr-uci/magic" in sentence
     assert "https://" in sentence
-    json.dumps([work.facts, [item.payload for item in work.items]])
-
-
-def test_uci_without_data_is_one_sentence(tmp_path):
-    for data in (None, tmp_path):
-        with pytest.raises(ValueError, match="leerr-uci is missing"):
-            leaky_uci.plan(RecipeOptions(data))
-    (tmp_path / "leerr-uci").mkdir()
-    with pytest.raises(ValueError, match="leerr-uci/magic, "):
-        leaky_uci.plan(RecipeOptions(tmp_path))
 
 
 def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
@@ -208,31 +155,6 @@ def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
     assert len(quick.items) == 2
     assert [item.payload["folds"] for item in quick.items] == [["1a", "1b", "2a", "2b"]] * 2
     assert set(quick.facts["tables"]) == {"satellite47", "zoo"}  # the small ones
-
-
-def test_uci_tests_once_what_validation_rows_chose(uci):
-    _, rows = uci
-    finals = [row for row in rows if row.kind == "final"]
-    assert len(finals) == 3 * 10 * 3
-    assert {row.fold for row in finals} == set(FOLDS)
-    assert len({(row.table, row.fold, row.loss) for row in finals}) == len(finals)
-    for row in finals:
-        trials = [
-            one
-            for one in rows
-            if one.kind == "trial"
-            and (one.table, one.fold, one.loss) == (row.table, row.fold, row.loss)
-        ]
-        assert len(trials) == 2
-        best = max(one.metrics["validation_accuracy"] for one in trials)
-        equal = [
-            one.numbers["learning_rate"]
-            for one in trials
-            if one.metrics["validation_accuracy"] == best
-        ]
-        assert row.metrics["validation_accuracy"] == best
-        assert row.numbers["learning_rate"] == min(equal)
-        assert "accuracy" not in trials[0].metrics  # a trial is never tested
 
 
 def test_uci_is_the_same_twice(uci):
@@ -246,7 +168,7 @@ def test_uci_is_the_same_twice(uci):
 
 def test_uci_copes_with_columns_that_are_constant_in_a_half(tmp_path, short_uci):
     folder = tmp_path / "leerr-uci" / "polya"
-    write_table(folder, 60, 3)
+    write_halves(folder, 60, 3)
     halves = json.loads((folder / "split5x2.json").read_text())["folds"]
     rare = halves[0]["a"][0]  # the only row in which the new column is not 0
     lines = (folder / "data.csv").read_text().splitlines()
@@ -286,16 +208,6 @@ def test_uci_page(uci):
     assert "zoo" in page.deviations[-1]
 
 
-def test_uci_page_of_a_part_and_of_nothing(uci):
-    work, rows = uci
-    write = RECIPE["leerr-uci"].write
-    for some in ([], rows[:1], rows[:9], rows[: len(rows) // 2], failed(work)):
-        assert "nan" not in words(write(some, work.facts))
-    half = write(rows[: len(rows) // 4], work.facts)
-    assert any("of 10 folds" in row.note for row in half.sections[0].beside)
-    assert write(failed(work), work.facts).sections[0].beside[0].ours is None
-
-
 def test_uci_says_what_was_found_not_what_the_paper_says(uci):
     """The same rows with the losses' errors exchanged turn the answer round."""
     work, rows = uci
@@ -324,29 +236,10 @@ def test_uci_says_what_was_found_not_what_the_paper_says(uci):
 # --------------------------------------------------------------------------------- digits
 
 
-def write_idx(path: Path, array, packed: bool) -> None:
-    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
-    data = head + array.astype(np.uint8).tobytes()
-    path.with_name(path.name + ".gz" * packed).write_bytes(gzip.compress(data) if packed else data)
-
-
-def make_digits(folder: Path, train: int = 400, test: int = 100) -> None:
-    """Pictures of 4×4 with one bright row per class."""
-    random = np.random.default_rng(5)
-    folder.mkdir(parents=True)
-    for side, count in (("train", train), ("test", test)):
-        labels = random.integers(0, 4, count)
-        labels[:4] = range(4)
-        images = random.integers(0, 120, (count, 4, 4))
-        images[np.arange(count), labels] += 90
-        write_idx(folder / FILES[f"{side}_images"], images, side == "train")
-        write_idx(folder / FILES[f"{side}_labels"], labels, side == "test")
-
-
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory):
     data = tmp_path_factory.mktemp("data")
-    make_digits(data / "mnist")
+    write_digits(data / "mnist")
     return data
 
 
@@ -366,7 +259,7 @@ def test_digits_are_read_plain_or_packed(pictures):
 def test_digits_that_are_not_there_or_damaged_are_refused(tmp_path):
     with pytest.raises(ValueError, match="mnist is missing"):
         read_digits(tmp_path)
-    make_digits(tmp_path / "mnist", 20, 10)
+    write_digits(tmp_path / "mnist", 20, 10)
     place = tmp_path / "mnist" / FILES["test_images"]
     whole = place.read_bytes()
     place.write_bytes(whole[:-5])
@@ -445,7 +338,6 @@ def test_logistic_runs_every_condition_on_all_rows_and_on_folds(logistic):
             assert row.metrics["validation_accuracy"] == max(held)
             assert held.index(max(held)) == row.metrics["best_epoch"] - 1
             assert "test_accuracy" not in row.curves  # scored once, at the best epoch
-    json.dumps([work.facts, [item.payload for item in work.items]])
 
 
 def test_logistic_learns_and_starts_where_the_condition_says(logistic):
@@ -472,22 +364,6 @@ def test_logistic_seeds_are_folds(pictures):
         len(leaky_logistic.plan(RecipeOptions(pictures)).items)
         == len(leaky_logistic.CONDITIONS) * 11
     )
-
-
-def test_logistic_page_of_all_of_a_part_and_of_nothing(logistic):
-    work, rows = logistic
-    write = RECIPE["leerr-mnist-logistic"].write
-    page = write(rows, work.facts)
-    assert charts(page) == [
-        "leerr-figure-2",
-        "leerr-figure-3",
-        "leerr-large-rate",
-        "leerr-figure-4",
-    ]
-    assert "2 folds" in page.deviations[-1]
-    for some in ([], rows[:1], rows[:3], rows[3:5], rows[4:9], failed(work)):
-        assert "nan" not in words(write(some, work.facts))
-    assert write([], work.facts).claims == write([], work.facts).sections == ()
 
 
 def curve_row(loss, fold, held, test=0.9, norms=None, rate=1e-4):
@@ -524,7 +400,8 @@ def test_claims_follow_the_curves():
     late["7"] = curve_row("expected_error", "7", [0.4, 0.6], 0.6, small)
     leaky = {f: curve_row("leaky_expected_error", f, [0.8, 0.9], 0.91) for f in numbers}
     by_loss = {"cross_entropy": reference, "expected_error": late, "leaky_expected_error": leaky}
-    found = list(claims_of("raw-zeros", Runs({}, by_loss, late)))
+    claimed = partial(claims_of, Layout("leaky", "leerr-mnist-logistic", {}), "raw-zeros")
+    found = list(claimed(Runs({}, by_loss, late)))
     assert [one.holds for one in found] == [None] * 3 + [True] * 6
     assert [one.ours for one in found[3:]] == [
         *("10 of 10", "9 of 10", "1 of 10", "1 of 10", "0 of 10", "2.0"),
@@ -532,9 +409,9 @@ def test_claims_follow_the_curves():
     same = {f: replace(row, loss="expected_error") for f, row in reference.items()}
     gone = {f: curve_row("leaky_expected_error", f, [0.1, 0.2], 0.2) for f in numbers}
     by_loss = {"cross_entropy": reference, "expected_error": same, "leaky_expected_error": gone}
-    found = list(claims_of("raw-zeros", Runs({}, by_loss, same)))
+    found = list(claimed(Runs({}, by_loss, same)))
     assert [one.holds for one in found] == [None] * 3 + [False] * 6
-    assert {one.verdict for one in claims_of("raw-zeros", Runs({}, {}, {}))} == {"not run"}
+    assert {one.verdict for one in claimed(Runs({}, {}, {}))} == {"not run"}
 
 
 # --------------------------------------------------------------------------------- the network
@@ -567,25 +444,6 @@ def test_mlp_protocols_and_their_cuts(pictures):
     assert [len(item.payload["folds"]) for item in more.items] == [5, 5, 3, 5, 5, 3]
 
 
-def test_mlp_tests_once_what_development_rows_chose(mlp):
-    _, rows = mlp
-    finals = [row for row in rows if row.kind == "final"]
-    assert len(finals) == 2 * 2 * 2
-    for row in finals:
-        trials = [
-            one
-            for one in rows
-            if one.kind == "trial"
-            and (one.noise, one.loss, one.fold) == (row.noise, row.loss, row.fold)
-        ]
-        assert len(trials) == 4
-        best = max(trials, key=lambda one: one.metrics["validation_accuracy"])
-        assert row.metrics["validation_accuracy"] == best.metrics["validation_accuracy"]
-        assert row.numbers == best.numbers
-        assert max(row.curves["validation_accuracy"]) == row.metrics["validation_accuracy"]
-        assert all("accuracy" not in one.metrics for one in trials)
-
-
 def test_mlp_cells_do_not_depend_on_how_the_work_is_cut(mlp, pictures):
     """As on a GPU, where all folds and losses are one item."""
     work, rows = mlp
@@ -605,20 +463,6 @@ def test_mlp_cells_do_not_depend_on_how_the_work_is_cut(mlp, pictures):
         if row.kind == "final"
     }
     assert found == scores
-
-
-def test_mlp_page_of_all_of_a_part_and_of_nothing(mlp):
-    work, rows = mlp
-    write = RECIPE["leerr-mnist-mlp"].write
-    page = write(rows, work.facts)
-    assert charts(page) == ["leerr-mlp-folds", "leerr-mlp-curves"]
-    assert len(page.sections[0].beside) == 4
-    assert page.sections[0].beside[0].note == "2 of 10 folds"
-    for some in ([], rows[:1], rows[:5], rows[:11], failed(work)):
-        assert "nan" not in words(write(some, work.facts))
-    for protocol in ("full", "short"):
-        facts = {**work.facts, "protocol": protocol}
-        assert any("dropout" in text for text in write(rows, facts).deviations)
 
 
 def test_mlp_is_judged_by_what_was_found(mlp):

@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -58,51 +56,6 @@ def verdicts(page: Page) -> dict[tuple[str, ...], str]:
 # ------------------------------------------------------------------------------------ all of them
 
 
-def test_one_that_measures_time_runs_alone():
-    assert [name for name, one in ALL.items() if one.alone] == ["exact-cost"]
-
-
-def test_listing_them_is_cheap():
-    code = (
-        "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'matplotlib', 'scipy'])); "
-        "from expacc.recipes.registry import recipes; recipes()"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-@pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("quick", [True, False])
-def test_items_have_keys_of_their_own_and_plans_repeat(name, quick):
-    first, second = (ALL[name].plan(RecipeOptions(quick=quick)) for _ in range(2))
-    keys = [item.key for item in first.items]
-    assert len(set(keys)) == len(keys)
-    assert first.items == second.items
-    assert not first.missing
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_without_rows_or_with_failed_ones_a_page_shows_no_number(name):
-    work = ALL[name].plan(RecipeOptions(quick=True))
-    rows = []
-    for item in work.items:
-        failed = work.failed_rows(item, "RuntimeError: no")
-        check_rows(item.key, failed)
-        assert all(row.failure == "RuntimeError: no" for row in failed)
-        rows += failed
-    for some in ([], rows):
-        page = ALL[name].write(some, work.facts)
-        assert page.sections == ()
-        assert set(claims(page)) <= {"not run"}
-
-
-def test_each_row_alone_makes_a_page(pages):
-    """As it is written while a study runs: any part of the rows will do."""
-    for name, (rows, facts, _) in pages.items():
-        for row in rows[:: max(1, len(rows) // 2)]:
-            page = ALL[name].write([row], facts)
-            assert page.sections or page.claims
-
-
 @pytest.fixture(scope="module")
 def pages():
     """name → rows, facts, page of a small part of each recipe."""
@@ -120,14 +73,6 @@ def pages():
         rows = carry_out(work, wanted)
         made[name] = rows, work.facts, ALL[name].write(rows, work.facts)
     return made
-
-
-def test_charts_are_the_same_bytes_each_time(pages):
-    for name, (rows, facts, page) in pages.items():
-        again = ALL[name].write(list(reversed(rows)), facts)
-        drawn = [chart for section in page.sections for chart in section.charts]
-        assert drawn
-        assert drawn == [chart for section in again.sections for chart in section.charts]
 
 
 # -------------------------------------------------------------------------------------- exact-toy

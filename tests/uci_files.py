@@ -1,13 +1,16 @@
-"""Small files in the form of the EXACT paper's ten UCI tables, with all their oddities."""
+"""Small data as the papers have it: EXACT's ten UCI tables with all oddities, halves, digits."""
 
 import gzip
 import io
+import json
 import lzma
 import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
+
+from expacc.recipes.leaky.digits import FILES
 
 ROWS = 60
 Pairs = list[tuple[int, float]]
@@ -151,3 +154,59 @@ def _compound(stream: bytes) -> bytes:
 
     folder = entry("Root Entry", 5, 1, end, 0) + entry("Workbook", 2, none, 2, len(stream))
     return head + table + folder.ljust(512, b"\0") + stream.ljust(512 * sectors, b"\0")
+
+
+def write_halves(folder: Path, rows: int, seed: int, classes: int = 2) -> None:
+    """A table of the leaky paper: data.csv, and split5x2.json with a third to test."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, rows)
+    features = random.normal(size=(rows, 3)) + labels[:, None] * [1.5, 0.0, -0.5]
+    folder.mkdir(parents=True)
+    lines = [
+        ",".join([*(f"{value:.4f}" for value in row), f"c{label}"])
+        for row, label in zip(features, labels, strict=True)
+    ]
+    (folder / "data.csv").write_bytes(_text(lines))
+    test = rows // 3
+    folds = []
+    for _ in range(5):
+        order = random.permutation(np.arange(test, rows)).tolist()
+        half = len(order) // 2
+        folds.append({"a": sorted(order[:half]), "b": sorted(order[half:])})
+    split = {"n": rows, "test": [0, test], "folds": folds}
+    (folder / "split5x2.json").write_text(json.dumps(split))
+
+
+def write_idx(path: Path, array, packed: bool) -> None:
+    """An idx file of bytes, as MNIST has them."""
+    head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes()
+    data = head + array.astype(np.uint8).tobytes()
+    path.with_name(path.name + ".gz" * packed).write_bytes(gzip.compress(data) if packed else data)
+
+
+def write_digits(folder: Path, train: int = 400, test: int = 100) -> None:
+    """Pictures of 4×4 with one bright row per class."""
+    random = np.random.default_rng(5)
+    folder.mkdir(parents=True)
+    for side, count in (("train", train), ("test", test)):
+        labels = random.integers(0, 4, count)
+        labels[:4] = range(4)
+        images = random.integers(0, 120, (count, 4, 4))
+        images[np.arange(count), labels] += 90
+        write_idx(folder / FILES[f"{side}_images"], images, side == "train")
+        write_idx(folder / FILES[f"{side}_labels"], labels, side == "test")
+
+
+def write_prepared(folder: Path, rows: int, features: int, classes: int, seed: int) -> None:
+    """A prepared table, as Klambauer et al. have theirs: compressed or not is another test's."""
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, features))
+    y = (x @ rng.normal(size=(features, classes)) + rng.normal(size=(rows, classes))).argmax(1)
+    y[:classes] = np.arange(classes)  # all classes are there
+    parts = rng.permuted(np.tile(np.arange(rows), (4, 1)), axis=1) * 8 // rows
+    np.savetxt(folder / f"{folder.name}_py.dat", x, fmt="%.6f", delimiter=",")
+    np.savetxt(folder / "labels_py.dat", y, fmt="%d")
+    np.savetxt(folder / "folds_py.dat", (parts.T < 2).astype(int), fmt="%d", delimiter=",")
+    held = ((parts.T >= 2) & (parts.T < 4)).astype(int)
+    np.savetxt(folder / "validation_folds_py.dat", held, fmt="%d", delimiter=",")

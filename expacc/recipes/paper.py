@@ -1,4 +1,4 @@
-"""The papers: each folder's ``paper.toml`` says which recipes there are and what was printed.
+"""The papers: each folder's ``paper.toml`` has what was printed, and the words of its pages.
 
 A table is declared with its columns, and means with their standard deviations::
 
@@ -9,31 +9,30 @@ A table is declared with its columns, and means with their standard deviations::
     magic = [[20.84, 0.26], [20.54, 0.27]]
 
 ``numbers("leaky", "table_3")["magic"]["cross_entropy"]`` is then ``Number(20.84, 0.26, 10)``. A
-cell may be a plain number, which has no spread. Whatever else a paper's pages need stands in
-sections of any other shape, and is read with ``load_paper``.
+cell may be a plain number, which has no spread.
+
+A page is declared under ``[pages.NAME]``: title, claim, deviations; ``claims.KEY`` with ``says``,
+``paper`` and ``headline``; and ``parts.KEY`` for every section, table and chart. Names in braces
+stand for facts of the work, or for what the code gives along. ``Layout`` puts rows into it.
 """
 
 import functools
 import tomllib
-from collections.abc import Mapping
-from importlib import import_module, resources
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import resources
+from typing import TYPE_CHECKING, Any
 
-from expacc.recipes.page import Number
-from expacc.recipes.recipe import Recipe
+from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 
-__all__ = ["PAPERS", "load_paper", "numbers", "paper_titles", "recipes_of"]
+if TYPE_CHECKING:  # they bring matplotlib, which the list of recipes does not need
+    from expacc.report.figures import Chart, Drawing
+    from expacc.report.panels import Panel
+
+__all__ = ["Layout", "load_paper", "numbers"]
 
 FILE = "paper.toml"
-PAPERS = ["exact", "leaky", "mixing"]  # the folders, in the order of the recipes
-
-
-def paper_titles() -> dict[str, str]:
-    """Short name of a paper → its title."""
-    found: dict[str, str] = {}
-    for paper in map(load_paper, PAPERS):
-        found |= {paper["name"]: paper["title"], **paper.get("titles", {})}
-    return found
+SIZES = ("wide", "tall", "across", "legend")  # of panels, see ``expacc.report.panels``
+Rows = Iterable[Sequence[str]]
 
 
 @functools.cache
@@ -69,23 +68,147 @@ def _number(cell: float | list[float], runs: int) -> Number:
     return Number(float(mean), float(spread[0]) if spread else None, runs)
 
 
-def recipes_of(folder: str) -> list[Recipe]:
-    """The recipes that a paper declares; what they run is imported when it is asked for."""
-    paper = load_paper(folder)
-    found = []
-    for name, one in paper.get("recipes", {}).items():
-        settings = {
-            "paper": paper["name"],
-            **one,
-            "needs": tuple(one.get("needs", ())),
-            "plan": functools.partial(_call, one["plan"]),
-            "write": functools.partial(_call, one["write"]),
-        }
-        found.append(Recipe(name, **settings))
-    return found
+class Layout:
+    """The declared page of a recipe, to be filled with rows.
+
+    Args:
+        folder: of the paper.
+        name: of the recipe.
+        facts: of the work, and whatever else its texts name in braces.
+    """
+
+    def __init__(self, folder: str, name: str, facts: Mapping[str, Any]) -> None:
+        self._paper, self._facts = load_paper(folder), facts
+        self._page = self._paper["pages"][name]
+
+    def _part(self, key: str, words: Mapping[str, Any]) -> dict[str, Any]:
+        """The words of a section, table or chart."""
+        texts = dict(self._page["parts"][key])
+        for name, value in texts.items():
+            if isinstance(value, str):
+                texts[name] = self._say(value, words)
+            elif isinstance(value, list):
+                texts[name] = tuple(self._say(one, words) for one in value)
+        return texts
+
+    def _say(self, text: str, words: Mapping[str, Any]) -> str:
+        return text.format(**{**self._facts, **words})
+
+    def grid(
+        self,
+        key: str,
+        rows: Rows,
+        *,
+        columns: Iterable[str] = (),
+        marked: Iterable[tuple[int, int]] = (),
+        **words: Any,
+    ) -> Grid:
+        """A table.
+
+        Args:
+            key: of the part.
+            rows: cells; of none the table is left out of its section.
+            columns: in place of the '*' in its head.
+            marked: cells to set in bold.
+            words: for its texts.
+        """
+        part = self._part(key, words)
+        heads = [list(columns) if one == "*" else [one] for one in part["head"]]
+        head = tuple(one for some in heads for one in some)
+        cells = tuple(tuple(row) for row in rows)
+        return Grid(part["title"], head, cells, part.get("note", ""), tuple(marked))
+
+    def chart(
+        self, key: str, finding: str, draw: "Drawing", *, part: str = "", **words: Any
+    ) -> "Chart":
+        """A chart with its anchor, whose words are those of ``part``, or else of ``key``."""
+        from expacc.report.figures import chart
+
+        text = self._part(part or key, words)
+        found = finding or text["finding"]
+        return chart(key, text["title"], text["caption"], found, draw)
+
+    def panels(
+        self,
+        key: str,
+        shown: Sequence["Panel"],
+        finding: str = "",
+        *,
+        part: str = "",
+        draw: Callable[..., Any] | None = None,
+        **words: Any,
+    ) -> tuple["Chart", ...]:
+        """A chart of panels, as large as declared; none of no panel.
+
+        Args:
+            key: of the chart.
+            shown: the panels.
+            finding: in words; '' for what is declared, or else where every line begins and ends.
+            part: whose words it has, if not those of ``key``.
+            draw: another kind of chart, of the same arguments.
+            words: for its texts.
+        """
+        from expacc.report import panels
+
+        if not shown:
+            return ()
+        text = self._page["parts"][part or key]
+        sizes = {name: text[name] for name in SIZES if name in text}
+        if "across" in sizes:
+            sizes["across"] = min(sizes["across"], len(shown))
+        drawn = functools.partial(draw or panels.panels, shown=shown, **sizes)
+        told = finding or ("" if "finding" in text else _told(shown))
+        return (self.chart(key, told, drawn, part=part, **words),)
+
+    def claim(self, key: str, ours: str, holds: bool | None, **words: Any) -> Claim:
+        """A claim, and what was found; ``holds`` is None where it was not run."""
+        text = self._page["claims"][key]
+        says, paper = (self._say(text[name], words) for name in ("says", "paper"))
+        return Claim(says, paper, ours, holds, text.get("headline", False))
+
+    def section(
+        self,
+        key: str,
+        *,
+        beside: Iterable[Comparison] = (),
+        grids: Iterable[Grid] = (),
+        charts: Iterable["Chart"] = (),
+        **words: Any,
+    ) -> Section:
+        """A section; ``head``, ``unit`` and ``slack`` are of what stands beside the paper's."""
+        part = self._part(key, words)
+        named = {name: part[name] for name in ("text", "unit", "slack") if name in part}
+        return Section(
+            part["title"],
+            beside=tuple(beside),
+            beside_head=part.get("head", ()),
+            grids=tuple(grid for grid in grids if grid.rows),
+            charts=tuple(charts),
+            **named,
+        )
+
+    def page(self, sections: Iterable[Section], claims: Iterable[Claim] = ()) -> Page:
+        """The page of the sections that have anything to show."""
+        common = self._paper.get("deviations", {})
+        told = [one for said in self._page["deviations"] for one in common.get(said, [said])]
+        return Page(
+            title=self._page["title"],
+            claim=self._page["claim"],
+            answer="",
+            sections=tuple(one for one in sections if one.beside or one.grids or one.charts),
+            deviations=tuple(self._say(one, {}) for one in told),
+            claims=tuple(claims),
+        )
 
 
-def _call(path: str, *given: Any) -> Any:
-    """Call the function with the path 'package.module:name'; its module may bring torch."""
-    module, _, name = path.partition(":")
-    return getattr(import_module(module), name)(*given)
+def _told(shown: Sequence["Panel"]) -> str:
+    """Where every named line begins and ends."""
+    panels = []
+    for panel in shown:
+        lines = [line for line in panel.lines if line.label and len(line.y)]
+        ends = [
+            " to ".join(f"{line.y[at]:.3g}" for at in (0, -1)).replace("-", "−") for line in lines
+        ]
+        told = [f"{line.label} from {end}" for line, end in zip(lines, ends, strict=True)]
+        panels.append(f"{panel.title}: {', '.join(told)}")
+    return f"Lines from left to right. {'; '.join(panels)}."

@@ -1,4 +1,5 @@
-"""What a recipe is: what it needs, what it runs, and the page that it writes from stored rows."""
+"""What a recipe is: what it needs, what it runs, the page that it writes from stored rows, and how
+that page came about."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,16 @@ if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
     from expacc.runner.items import FailedRows, Shared, WorkItem
     from expacc.runner.rows import Row
 
-__all__ = ["Recipe", "RecipeOptions", "Work", "failed_row"]
+__all__ = [
+    "Account",
+    "Failure",
+    "Recipe",
+    "RecipeOptions",
+    "Result",
+    "Work",
+    "failed_row",
+    "final_row",
+]
 
 Paper = Literal["EXACT", "leaky expected error", "mixing", "blog"]
 
@@ -86,16 +96,94 @@ class Recipe:
     alone: bool = False
 
 
-def failed_row(item: "WorkItem", reason: str) -> list["Row"]:
-    """The row of an item that gave none, where items are no sweep over tables."""
+@dataclass(frozen=True)
+class Failure:
+    """Runs that failed for one reason.
+
+    Args:
+        what: method and table.
+        reason: as the run gave it.
+        count: how many.
+    """
+
+    what: str
+    reason: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that a page says about its own making.
+
+    Args:
+        command: what to type to have it again.
+        started: when, in words.
+        seconds: of work, over all the times that it was resumed.
+        machines: those that did it, one unless it was moved.
+        versions: package → version, one set unless something was updated.
+        commits: of this code; empty where it is no repository.
+        quick: whether only a small part was asked for.
+        seeds: how many were asked for; None for the paper's own number.
+        seed: of everything random.
+        device: where it was trained.
+        parts: how many the work was cut into.
+        parts_done: how many of them are finished.
+        runs: how many are finished.
+        failures: those of them without a result.
+        missing: one sentence for each part of the data that was not there.
+    """
+
+    command: str = ""
+    started: str = ""
+    seconds: float = 0.0
+    machines: tuple[str, ...] = ()
+    versions: tuple[Mapping[str, str], ...] = ()
+    commits: tuple[str, ...] = ()
+    quick: bool = False
+    seeds: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+    parts: int = 0
+    parts_done: int = 0
+    runs: int = 0
+    failures: tuple[Failure, ...] = ()
+    missing: tuple[str, ...] = ()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all of the work is done."""
+        return self.parts_done >= self.parts
+
+    @property
+    def failed(self) -> int:
+        """How many runs failed."""
+        return sum(failure.count for failure in self.failures)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A recipe, the page that its rows gave, and how they came about."""
+
+    recipe: Recipe
+    page: Page
+    account: Account
+
+
+def final_row(item: "WorkItem", name: str, **more: Any) -> "Row":
+    """A row of an item that is no sweep; ``name`` tells it from others of the item, '' if alone."""
     from expacc.runner.rows import Row
 
+    key = f"{item.key}/{name}" if name else item.key
+    return Row(**{"key": key, "item": item.key, "kind": "final", "fold": "", **more})
+
+
+def failed_row(item: "WorkItem", reason: str) -> list["Row"]:
+    """The row of an item that gave none, where items are no sweep over tables."""
     asked = item.payload
     return [
-        Row(
-            key=f"{item.key}/failed",
-            item=item.key,
-            kind="final",
+        final_row(
+            item,
+            "failed",
             table=str(asked.get("toy") or asked.get("case") or asked.get("part", "")),
             loss=str(asked.get("loss") or asked.get("method") or "exact"),
             fold=str(asked.get("part", "")),

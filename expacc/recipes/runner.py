@@ -3,7 +3,10 @@
 import datetime
 import hashlib
 import json
+import platform
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +15,24 @@ from typing import Any
 import numpy as np
 
 from expacc.files import Between, check_shape
-from expacc.recipes.provenance import Account, Result, commit, failures_of, machine
-from expacc.recipes.recipe import Recipe, RecipeOptions, Work
-from expacc.runner.engine import Engine, Outcome, run_items, workers_for
-from expacc.runner.rows import LONGEST
+from expacc.recipes.recipe import Account, Failure, Recipe, RecipeOptions, Result, Work
+from expacc.runner.engine import Engine, Outcome, cores, run_items, workers_for
+from expacc.runner.rows import LONGEST, Row
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import other_study_error, unreadable_error
 
-__all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
+__all__ = [
+    "How",
+    "commit",
+    "has_rows",
+    "identity",
+    "load_result",
+    "machine",
+    "parts_done",
+    "run_recipe",
+]
 
+PATIENCE = 10.0  # seconds for git, which a slow disk may need
 
 _ASKED = {"recipe": str, "quick": bool, "seeds": (Between(1), None), "seed": int}
 _NOTES = {
@@ -250,3 +262,67 @@ def _worth_telling(made_with: Sequence[Mapping[str, str]]) -> tuple[Mapping[str,
         {k: v for k, v in one.items() if k not in ("machine", "platform")} for one in made_with
     ]
     return tuple(one for place, one in enumerate(found) if one not in found[:place])
+
+
+# ------------------------------------------------------------------------------------- provenance
+
+
+def failures_of(rows: Sequence[Row]) -> tuple[Failure, ...]:
+    """The failed runs by method, table and reason, the most frequent first."""
+    counts = Counter((f"{r.loss} on {r.table}", r.failure) for r in rows if r.failure is not None)
+    found = [Failure(what, reason, count) for (what, reason), count in counts.items()]
+    return tuple(sorted(found, key=lambda one: (-one.count, one.what, one.reason)))
+
+
+def machine(device: str = "cpu") -> str:
+    """The machine in a line: 'AMD EPYC 7763, 2 cores', and the graphics card if it is used.
+
+    Args:
+        device: of the training.
+    """
+    count = cores()
+    text = f"{_processor()}, {count} core{'s' if count > 1 else ''}"
+    if device.startswith("cuda"):
+        import torch
+
+        text += f", {torch.cuda.get_device_name(device)}"
+    return text
+
+
+def _processor() -> str:
+    names = (_linux_processor, _mac_processor, platform.processor, platform.machine)
+    return next((found for name in names if (found := name())), "unknown processor")
+
+
+def _linux_processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "")
+
+
+def _mac_processor() -> str:
+    if platform.system() != "Darwin":
+        return ""
+    return _output(["sysctl", "-n", "machdep.cpu.brand_string"])
+
+
+def commit() -> str:
+    """The commit of this package, '+' added if files differ from it; '' outside its repository."""
+    package = Path(__file__).resolve().parent.parent
+    git = ["git", "-C", str(package)]
+    # An installed package may lie in somebody else's repository, which does not track it.
+    if not _output([*git, "ls-files", "__init__.py"]):
+        return ""
+    changed = _output([*git, "status", "--porcelain", "--untracked-files=no", "--", "."])
+    return _output([*git, "rev-parse", "--short=10", "HEAD"]) + ("+" if changed else "")
+
+
+def _output(words: list[str]) -> str:
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

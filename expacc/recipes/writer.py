@@ -24,7 +24,7 @@ from expacc.recipes.page import (
     counts_text,
     verdict_counts,
 )
-from expacc.recipes.provenance import Account, Result
+from expacc.recipes.recipe import Account, Result
 from expacc.report.html import render
 from expacc.report.words import NONE, counted, duration
 

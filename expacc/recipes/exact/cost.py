@@ -9,7 +9,7 @@ import importlib.util
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from expacc.functional import exact_error
-from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.recipe import RecipeOptions, Work, failed_row
+from expacc.recipes.exact.noise import leads_of
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -29,6 +29,7 @@ __all__ = ["WideResNet", "execute", "genz_bytes", "peak_bytes", "plan"]
 
 SIGMA, MARGIN = 1.0, 5.0
 LEAST = 2e-3  # seconds of one timing: shorter calls are repeated within it
+Ask = Mapping[str, Any]  # the payload of an item
 Call = Callable[[], None]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -69,24 +70,27 @@ def plan(ask: RecipeOptions) -> Work:
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
-    """The rows of one setting."""
-    return {"classes": _losses, "samples": _losses, "linear": _linear, "network": _network}[
-        item.payload["part"]
-    ](item)
+    """The rows of one setting: time, and of losses alone memory, too."""
+    ask, rows = item.payload, []
+    part, device, samples = ask["part"], ask["device"], ask["samples"]
+    calls = {"linear": _linear, "network": _network}.get(part, _losses)(ask)
+    needed, limit = genz_bytes(ask["rows"], ask["classes"] - 1, samples), room(device)
+    if part in ("classes", "samples") and needed > limit:
+        del calls["genz"]
+        rows.append(_row(item, "genz", needed_bytes=float(needed), room_bytes=float(limit)))
+    seconds = _take_turns(calls, device, ask["seconds"])
+    for name, call in calls.items():
+        metrics = {"seconds": seconds[name]}
+        if part in ("classes", "samples"):
+            metrics["peak_bytes"] = float(peak_bytes(call, device))
+        rows.append(_row(item, name, **metrics))
+    return rows
 
 
-def _row(item: WorkItem, method: str, metrics: dict[str, float]) -> Row:
-    asked = item.payload
-    return Row(
-        key=f"{item.key}/{method}",
-        item=item.key,
-        kind="final",
-        table=asked["part"],
-        loss=method,
-        fold="",
-        numbers={name: asked[name] for name in ("classes", "samples", "rows", "device")},
-        metrics=metrics,
-    )
+def _row(item: WorkItem, method: str, **metrics: float) -> Row:
+    ask = item.payload
+    numbers = {name: ask[name] for name in ("classes", "samples", "rows", "device")}
+    return final_row(item, method, table=ask["part"], loss=method, numbers=numbers, metrics=metrics)
 
 
 # ------------------------------------------------------------------------------------ the losses
@@ -99,18 +103,9 @@ def _logits(rows: int, classes: int, device: str) -> tuple[Tensor, Tensor]:
     return logits, target
 
 
-def _leads(logits: Tensor, target: Tensor) -> Tensor:
-    """The paper's Listing 1: standardised, the lead over each rival, cut at the margin."""
-    scores = standardize_logits(logits, None, sync=False)
-    place = torch.arange(logits.shape[1] - 1, device=logits.device)
-    index = target.unsqueeze(1)
-    lead = scores.gather(1, index) - scores.gather(1, place + (place >= index))
-    return lead.clamp(max=MARGIN) / SIGMA
-
-
 def genz_loss(logits: Tensor, target: Tensor, samples: int, generator: torch.Generator) -> Tensor:
     """EXACT as its authors compute it."""
-    leads = _leads(logits, target)
+    leads = leads_of(logits, target, SIGMA, MARGIN)
     needed = genz_bytes(leads.shape[0], leads.shape[1], samples)
     chances = genz_orthant_prob(leads, samples=samples, generator=generator, max_bytes=needed)
     return 1 - chances.mean()
@@ -118,7 +113,7 @@ def genz_loss(logits: Tensor, target: Tensor, samples: int, generator: torch.Gen
 
 def nodes_loss(logits: Tensor, target: Tensor, nodes: int) -> Tensor:
     """EXACT by our rule with so many nodes."""
-    return 1 - orthant_prob(_leads(logits, target), nodes=nodes).mean()
+    return 1 - orthant_prob(leads_of(logits, target, SIGMA, MARGIN), nodes=nodes).mean()
 
 
 def genz_bytes(rows: int, rivals: int, samples: int) -> int:
@@ -134,40 +129,26 @@ def room(device: str) -> int:
     return 2 * 2**30
 
 
-def _losses(item: WorkItem) -> list[Row]:
-    asked = item.payload
-    rows, classes, samples, device = (
-        asked[name] for name in ("rows", "classes", "samples", "device")
-    )
-    logits, target = _logits(rows, classes, device)
-    generator = torch.Generator(device).manual_seed(0)
-    losses = _candidates(logits, samples, generator)
-    if asked["part"] == "samples":
-        losses["ours"] = partial(nodes_loss, nodes=samples)
+def _losses(ask: Ask) -> dict[str, Call]:
+    """Value and gradient of losses alone."""
+    logits, target = _logits(ask["rows"], ask["classes"], ask["device"])
+    losses = _candidates(ask)
+    if ask["part"] == "samples":
+        losses["ours"] = partial(nodes_loss, nodes=ask["samples"])
         losses.pop("ours_plain", None)  # kernels have as many nodes as they need: this is plain
-    needed, limit = genz_bytes(rows, classes - 1, samples), room(device)
-    found = []
-    if needed > limit:
-        del losses["genz"]
-        refusal = {"needed_bytes": float(needed), "room_bytes": float(limit)}
-        found.append(_row(item, "genz", refusal))
-    calls = {name: _call(loss, logits, target) for name, loss in losses.items()}
-    seconds = _take_turns(calls, device, asked["seconds"])
-    for name, call in calls.items():
-        metrics = {"seconds": seconds[name], "peak_bytes": float(peak_bytes(call, device))}
-        found.append(_row(item, name, metrics))
-    return found
+    return {name: _call(loss, logits, target) for name, loss in losses.items()}
 
 
-def _candidates(logits: Tensor, samples: int, generator: torch.Generator) -> dict[str, Loss]:
+def _candidates(ask: Ask) -> dict[str, Loss]:
     """The losses by name; where kernels do the work, EXACT in plain torch too."""
+    generator = torch.Generator(ask["device"]).manual_seed(0)
     exact = partial(exact_error, sigma=SIGMA, margin=MARGIN)
     losses: dict[str, Loss] = {
         "cross_entropy": F.cross_entropy,
-        "genz": partial(genz_loss, samples=samples, generator=generator),
+        "genz": partial(genz_loss, samples=ask["samples"], generator=generator),
         "ours": exact,
     }
-    if logits.is_cuda and importlib.util.find_spec("triton") is not None:
+    if ask["device"].startswith("cuda") and importlib.util.find_spec("triton") is not None:
         losses["ours"] = partial(exact, impl="triton")
         losses["ours_plain"] = partial(exact, impl="reference")
     return losses
@@ -240,23 +221,16 @@ def peak_bytes(call: Call, device: str) -> int:
 # ------------------------------------------------------------------------------------ overheads
 
 
-def _linear(item: WorkItem) -> list[Row]:
+def _linear(ask: Ask) -> dict[str, Call]:
     """A step of the paper's linear model: its loss, the backward pass and SGD with momentum."""
-    asked = item.payload
-    rows, classes, samples, device = (
-        asked[name] for name in ("rows", "classes", "samples", "device")
-    )
-    generator = torch.Generator(device).manual_seed(0)
-    logits, target = _logits(rows, classes, device)
-    losses = _candidates(logits, samples, generator)
-    features = torch.randn(rows, asked["features"], generator=torch.Generator().manual_seed(1))
-    features = features.to(device)
-    calls = {}
-    for name, loss in losses.items():
-        model = nn.Linear(asked["features"], classes).to(device)
-        calls[name] = _step(model, loss, features, target)
-    seconds = _take_turns(calls, device, asked["seconds"])
-    return [_row(item, name, {"seconds": spent}) for name, spent in seconds.items()]
+    width, device = ask["features"], ask["device"]
+    _, target = _logits(ask["rows"], ask["classes"], device)
+    random = torch.Generator().manual_seed(1)
+    features = torch.randn(ask["rows"], width, generator=random).to(device)
+    return {
+        name: _step(nn.Linear(width, ask["classes"]).to(device), loss, features, target)
+        for name, loss in _candidates(ask).items()
+    }
 
 
 def _step(model: nn.Module, loss: Loss, features: Tensor, target: Tensor) -> Call:
@@ -270,21 +244,17 @@ def _step(model: nn.Module, loss: Loss, features: Tensor, target: Tensor) -> Cal
     return run
 
 
-def _network(item: WorkItem) -> list[Row]:
+def _network(ask: Ask) -> dict[str, Call]:
     """Forward and backward of a Wide ResNet, its loss left out: the gradient comes from outside."""
-    asked = item.payload
-    device = asked["device"]
-    model = WideResNet(asked["depth"], asked["width"], asked["classes"]).to(device)
-    batch = images(asked["rows"], device)
-    outside = torch.ones(asked["rows"], asked["classes"], device=device)
+    rows, classes, device = ask["rows"], ask["classes"], ask["device"]
+    model = WideResNet(ask["depth"], ask["width"], classes).to(device)
+    batch, outside = images(rows, device), torch.ones(rows, classes, device=device)
 
     def run() -> None:
         model.zero_grad()
         torch.autograd.backward(model(batch), outside)
 
-    seconds = _take_turns({"network": run}, device, asked["seconds"])["network"]
-    name = f"wrn-{asked['depth']}-{asked['width']}"
-    return [_row(item, name, {"seconds": seconds})]
+    return {f"wrn-{ask['depth']}-{ask['width']}": run}
 
 
 # ------------------------------------------------------------------------------------ the network

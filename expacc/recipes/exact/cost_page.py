@@ -1,12 +1,15 @@
 """The page of exact-cost."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.charts import COSTED, BySize, growth_chart
-from expacc.recipes.exact.paper import COST, page_of
-from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
+from expacc.recipes.exact.paper import COST
+from expacc.recipes.page import Claim, Comparison, Number, Page, Section
+from expacc.recipes.paper import Layout
+from expacc.report.figures import Chart
+from expacc.report.loss_names import looks
+from expacc.report.panels import Line, Panel, powers
 from expacc.report.words import NONE, bytes_text, listed, seconds_text
 from expacc.runner.rows import Row
 
@@ -17,7 +20,17 @@ NAMES = {"wrn-16-8": "Wide ResNet 16-8", "wrn-28-10": "Wide ResNet 28-10"}
 SLACK = 0.25  # of an exponent
 EXACT = ("genz", "ours", "ours_plain")
 METRICS = {"seconds": "time", "peak_bytes": "memory"}
+METHODS = {
+    "genz": "Genz",
+    "ours": "ours",
+    "ours_plain": "ours in plain torch",
+    "cross_entropy": "cross entropy",
+}
+TICKS = (1, 2, 4, 10, 16, 32, 64, 100, 256, 1000, 4000)
+_LIKE = {"genz": "mixed_expected_error", "ours_plain": "focal", "ours": "exact"}
+_LOOK = looks({*_LIKE.values(), "cross_entropy", "hinge", "leaky_expected_error"})
 
+BySize = Mapping[str, Mapping[int, Row]]  # method → samples or classes → row
 ByName = dict[tuple[str, int], Row]  # loss or network, and classes → row
 
 
@@ -29,27 +42,26 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
         {(r.loss, int(r.numbers["classes"])): r for r in good if r.table == part}
         for part in ("network", "linear")
     )
+    layout = Layout("exact", "exact-cost", {"device": "cpu", **facts})
     by_classes, by_samples = parts["classes"], parts["samples"]
-    return page_of(
-        "exact-cost",
-        {"device": "cpu", **facts},
+    overheads = [*_linear_overheads(linear), *_network_overheads(by_classes, networks)]
+    return layout.page(
         (
-            _growth(parts),
-            *([_classes(by_classes, networks)] if by_classes else []),
-            *([_samples(by_samples)] if by_samples else []),
-            _overheads(by_classes, networks, linear),
+            layout.section("growth", beside=_exponents(parts)),
+            *([_classes(layout, by_classes, networks)] if by_classes else []),
+            layout.section("samples", charts=_chart(layout, by_samples, "samples")),
+            layout.section("overhead", beside=overheads),
         ),
-        (_claim(by_classes),),
+        [_claim(layout, by_classes)],
     )
 
 
-def _claim(found: BySize) -> Claim:
+def _claim(layout: Layout, found: BySize) -> Claim:
     fits = [exponent(found.get("genz", {}), metric, FROM["classes"]) for metric in METRICS]
     slopes, printed = [fit[0] for fit in fits if fit], COST["exponents"]["classes"]
-    says = "The authors' sampler grows with the square of the classes, in time and memory"
     holds = all(abs(slope - printed) <= SLACK for slope in slopes) if slopes else None
     ours = listed([f"{slope:.2f}" for slope in slopes]) if slopes else ""
-    return Claim(says, f"{printed:g}", ours, holds, headline=True)
+    return layout.claim("square", ours, holds, printed=printed)
 
 
 def _by(rows: Sequence[Row], part: str) -> dict[str, dict[int, Row]]:
@@ -57,7 +69,7 @@ def _by(rows: Sequence[Row], part: str) -> dict[str, dict[int, Row]]:
     for row in rows:
         if row.table == part:
             found.setdefault(row.loss, {})[int(row.numbers[part])] = row
-    return {method: dict(sorted(found[method].items())) for method in COSTED if method in found}
+    return {method: dict(sorted(found[method].items())) for method in METHODS if method in found}
 
 
 def exponent(by_size: Mapping[int, Row], metric: str, least: int) -> tuple[float, int] | None:
@@ -75,30 +87,23 @@ def exponent(by_size: Mapping[int, Row], metric: str, least: int) -> tuple[float
     return slope, len(points)
 
 
-def _ratio(found: BySize, size: int, metric: str, above: str, below: str) -> float | None:
-    both = [found.get(method, {}).get(size) for method in (above, below)]
-    values = [row.metrics.get(metric) for row in both if row is not None]
-    return None if len(values) < 2 or None in values else values[0] / values[1]  # type: ignore[operator]
-
-
-def _ratios(found: BySize) -> list[tuple[str, ...]]:
+def _ratios(found: BySize) -> Iterator[tuple[str, ...]]:
     """Classes; Genz over ours in time and memory; ours over cross entropy in time."""
     asked = (("seconds", "genz", "ours"), ("peak_bytes", "genz", "ours"),
              ("seconds", "ours", "cross_entropy"))  # fmt: skip
-    lines = []
     for size in found.get("ours", {}):
-        values = [_ratio(found, size, *one) for one in asked]
-        if values[0] is not None:
-            lines.append(
-                (f"{size:,}", *(NONE if v is None else f"{float(f'{v:.2g}'):,g}" for v in values))
-            )
-    return lines
+        cells = []
+        for metric, *both in asked:
+            rows = [found.get(method, {}).get(size) for method in both]
+            above, below = (row.metrics.get(metric) if row else None for row in rows)
+            cells.append(f"{float(f'{above / below:.2g}'):,g}" if above and below else NONE)
+        if cells[0] != NONE:
+            yield (f"{size:,}", *cells)
 
 
-def _growth(parts: Mapping[str, BySize]) -> Section:
-    beside = []
+def _exponents(parts: Mapping[str, BySize]) -> Iterator[Comparison]:
     for part, found in parts.items():
-        for method, name in COSTED.items():
+        for method, name in METHODS.items():
             for metric, what in METRICS.items():
                 fitted = exponent(found.get(method, {}), metric, FROM[part])
                 if fitted is None or (part == "samples" and method == "cross_entropy"):
@@ -106,23 +111,10 @@ def _growth(parts: Mapping[str, BySize]) -> Section:
                 slope, count = fitted
                 theirs = Number(COST["exponents"][part]) if method == "genz" else None
                 note = f"{count} points from {FROM[part]} {part} on"
-                beside.append(Comparison((name, f"{what} by {part}"), theirs, Number(slope), note))
-    return Section(
-        title="Growth exponents",
-        text=(
-            "Slopes of lines through the logarithms, by least squares. For ours the nodes of the "
-            "rule take the place of samples; in use it has 15 to 40 whatever the classes. Genz' "
-            "time may grow faster than its operations do, where its buffers outgrow the "
-            "processor's caches: the next table has what a number in them takes.",
-        ),
-        beside=tuple(beside),
-        beside_head=("method", "what"),
-        unit="exponents",
-        slack=SLACK,
-    )
+                yield Comparison((name, f"{what} by {part}"), theirs, Number(slope), note)
 
 
-def _classes(found: BySize, networks: ByName) -> Section:
+def _classes(layout: Layout, found: BySize, networks: ByName) -> Section:
     lines = []
     for size in sorted({size for rows in found.values() for size in rows}):
         cells = [f"{size:,}"]
@@ -136,46 +128,69 @@ def _classes(found: BySize, networks: ByName) -> Section:
         genz = found.get("genz", {}).get(size)
         peak = genz.metrics.get("peak_bytes", 0) if genz else 0
         cells.append(f"{4e9 * genz.metrics['seconds'] / peak:.1f} ns" if genz and peak else NONE)
-        lines.append(tuple(cells))
+        lines.append(cells)
     small = networks.get(("wrn-16-8", 10))
     network = (_each(small), f"{NAMES['wrn-16-8']}, an image") if small is not None else None
-    batch = next(iter(next(iter(found.values())).values())).numbers["rows"]
-    caption = (
-        f"Forward and backward of a batch of {batch}, 16 samples, by row of the batch. Both axes "
-        "are logarithmic. Hollow marks were not run: this is what they would need."
-    )
-    methods = [f"{COSTED[method]}, {what}" for what in METRICS.values() for method in found]
-    head = ("classes", *methods, "Genz, a number")
-    ratios = ("classes", "Genz / ours, time", "Genz / ours, memory", "ours / cross entropy, time")
-    return Section(
-        title="Against the number of classes",
-        charts=(growth_chart(found, "classes", "Cost by classes", caption, network),),
+    batch = _first(found).numbers["rows"]
+    methods = [f"{METHODS[method]}, {what}" for what in METRICS.values() for method in found]
+    return layout.section(
+        "classes",
+        charts=_chart(layout, found, "classes", network),
         grids=(
-            Grid(
-                title=f"A batch of {batch}, forward and backward",
-                head=head,
-                rows=tuple(lines),
-                note="Not run: Genz' buffers would not fit in the 2 GiB, or half of a GPU's free "
-                "memory, that a loss is given.",
-            ),
-            Grid("How many times as much", ratios, tuple(_ratios(found))),
+            layout.grid("batch", lines, columns=methods, batch=batch),
+            layout.grid("ratios", _ratios(found)),
         ),
     )
 
 
-def _samples(found: BySize) -> Section:
-    classes = next(iter(next(iter(found.values())).values())).numbers["classes"]
-    caption = (
-        f"{classes} classes, forward and backward, by row of the batch. Ours with so many nodes is "
-        "plain torch; cross entropy draws no samples and is there to compare. Both axes are "
-        "logarithmic."
+def _first(found: BySize) -> Row:
+    return next(iter(next(iter(found.values())).values()))
+
+
+def _chart(
+    layout: Layout, found: BySize, by: str, network: tuple[float, str] | None = None
+) -> tuple[Chart, ...]:
+    """Time and memory of a row of the batch; a network's time is a line across."""
+    if not found:
+        return ()
+    shown = [_panel(found, "seconds", by, network), _panel(found, "peak_bytes", by, None)]
+    numbers = _first(found).numbers
+    words = {"batch": numbers["rows"], "count": numbers["classes"]}
+    return layout.panels(f"cost-{by}", shown, **words)
+
+
+def _panel(found: BySize, metric: str, by: str, network: tuple[float, str] | None) -> Panel:
+    lines = []
+    for method, rows in found.items():
+        look = _LOOK[_LIKE.get(method, method)]
+        each = {n: int(row.numbers["rows"]) for n, row in sorted(rows.items())}
+        done = {n: rows[n].metrics[metric] / each[n] for n in each if metric in rows[n].metrics}
+        style = (look.colour, look.marker)
+        lines.append(Line(list(done), list(done.values()), METHODS[method], *style))
+        needed = {n: rows[n].metrics.get("needed_bytes", 0.0) / each[n] for n in each}
+        lost = {n: size for n, size in needed.items() if size and metric == "peak_bytes"}
+        if lost:  # what was not run, and would need this
+            lines.append(Line(list(lost), list(lost.values()), "", *style, ":", 1.3, True))
+    values = [value for line in lines for value in line.y] + ([network[0]] if network else [])
+    sizes = {size for line in lines for size in line.x}
+    wanted = [n for n in TICKS if n in sizes]
+    kept = [n for place, n in enumerate(wanted) if not place or n >= 2.4 * wanted[place - 1]]
+    is_time = metric == "seconds"
+    text, at = (seconds_text, powers(values, 10)) if is_time else (
+        bytes_text, powers(values, 32, 1024))  # fmt: skip
+    return Panel(
+        f"{METRICS[metric]} of a row",
+        lines,
+        {"classes": "classes", "samples": "samples, or nodes"}[by],
+        log="xy",
+        x_ticks={n: f"{n:,}" for n in kept},
+        y_ticks={one: text(one) for one in at},
+        level=network,
     )
-    drawn = growth_chart(found, "samples", "Cost by samples", caption)
-    return Section(title="Against the number of samples", charts=(drawn,))
 
 
-def _overheads(found: BySize, networks: ByName, linear: ByName) -> Section:
-    beside = []
+def _linear_overheads(linear: ByName) -> Iterator[Comparison]:
+    """The time added to a step of training, at most."""
     usual = {c: row.metrics["seconds"] for (m, c), row in linear.items() if m == "cross_entropy"}
     for method in EXACT:
         extra = [100 * (linear[method, c].metrics["seconds"] / seconds - 1)
@@ -184,37 +199,29 @@ def _overheads(found: BySize, networks: ByName, linear: ByName) -> Section:
             theirs = Number(COST["linear"]) if method == "genz" else None
             sizes = ", ".join(str(c) for c in sorted(usual))
             note = f"a step of SGD, {sizes} classes, from {min(extra):.0f} to {max(extra):.0f} %"
-            labels = ("linear model, at most", COSTED[method])
-            beside.append(Comparison(labels, theirs, Number(max(extra)), note))
-    for name, printed in COST["overheads"].items():
-        for classes, percent in printed.items():
-            network = networks.get((name, int(classes)))
-            for method in EXACT:
-                both = [found.get(m, {}).get(int(classes)) for m in (method, "cross_entropy")]
-                times = [_each(row) for row in (network, *both) if row and "seconds" in row.metrics]
-                if len(times) < 3:
-                    continue
+            labels = ("linear model, at most", METHODS[method])
+            yield Comparison(labels, theirs, Number(max(extra)), note)
+
+
+def _network_overheads(found: BySize, networks: ByName) -> Iterator[Comparison]:
+    """The share of rows per second that is lost, from the times of network and loss."""
+    for name, classes, percent in [
+        (name, int(classes), percent)
+        for name, printed in COST["overheads"].items()
+        for classes, percent in printed.items()
+    ]:
+        for method in EXACT:
+            both = [found.get(m, {}).get(classes) for m in (method, "cross_entropy")]
+            timed = (networks.get((name, classes)), *both)
+            times = [_each(row) for row in timed if row and "seconds" in row.metrics]
+            if len(times) == 3:
                 image, loss, plain = times
-                lost = 100 * (1 - (image + plain) / (image + loss))  # of the rows per second
+                lost = 100 * (1 - (image + plain) / (image + loss))
                 theirs = Number(percent) if method == "genz" else None
-                note = (
-                    f"an image takes the network {seconds_text(image)}, the loss "
-                    f"{seconds_text(loss)}"
-                )
-                labels = (f"{NAMES[name]}, {classes} classes", COSTED[method])
-                beside.append(Comparison(labels, theirs, Number(lost), note))
-    return Section(
-        title="Overhead in training",
-        text=(
-            "For networks, the share of rows per second that is lost when cross entropy gives way "
-            "to EXACT, from the times of network and loss; for linear models, the time added to a "
-            "step of training.",
-        ),
-        beside=tuple(beside),
-        beside_head=("model", "EXACT by"),
-        unit="percent",
-        slack=0.5,
-    )
+                spent = [seconds_text(one) for one in (image, loss)]
+                note = f"an image takes the network {spent[0]}, the loss {spent[1]}"
+                labels = (f"{NAMES[name]}, {classes} classes", METHODS[method])
+                yield Comparison(labels, theirs, Number(lost), note)
 
 
 def _each(row: Row) -> float:

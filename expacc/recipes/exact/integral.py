@@ -12,7 +12,7 @@ from torch import Tensor
 
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.probabilities import orthant_prob
-from expacc.recipes.recipe import RecipeOptions, Work, failed_row
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -107,7 +107,7 @@ def truth(margins: tuple[float, ...], half_width: float = 40.0, nodes: int = 20_
 
 CLIP = 5.0  # of the authors' code
 CELLS = 1 << 22  # numbers in a buffer of the sampler, 32 MiB
-Estimate = Callable[[Tensor, int, torch.Generator], tuple[Tensor, Tensor]]
+Estimate = Callable[..., Tensor]  # of margins, samples and a generator
 _PRECISIONS = {"ours": torch.float64, "ours32": torch.float32}
 SAMPLES = tuple(2**power for power in range(11))  # 1 … 1024
 REPEATS, QUICK_REPEATS = 1000, 100
@@ -152,13 +152,11 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
 
 def _row(item: WorkItem, case: Case, method: str, samples: int, errors: dict[str, float]) -> Row:
     exact = truth(case.margins)
-    return Row(
-        key=f"{item.key}/{samples}",
-        item=item.key,
-        kind="final",
+    return final_row(
+        item,
+        f"{samples}",
         table=case.name,
         loss=method,
-        fold="",
         numbers={"samples": samples, "repeats": item.payload["repeats"]},
         metrics={
             **errors,
@@ -184,33 +182,10 @@ def _ours(item: WorkItem, case: Case, method: str, nodes: int) -> Row:
     return _row(item, case, method, nodes, errors)
 
 
-def _with_gradient(estimate: Callable[[Tensor], Tensor], margins: Tensor) -> tuple[Tensor, Tensor]:
-    leaf = margins.clone().requires_grad_()
-    value = estimate(leaf)
-    (gradient,) = torch.autograd.grad(value.sum(), leaf)
-    return value.detach(), gradient
-
-
-def _genz(
-    margins: Tensor, samples: int, generator: torch.Generator, *, sort: bool
-) -> tuple[Tensor, Tensor]:
-    """As released, rivals by ascending margin; or one after the other as they come."""
-    estimate = functools.partial(
-        genz_orthant_prob, samples=samples, generator=generator, clip=CLIP, sort=sort
-    )
-    return _with_gradient(estimate, margins)
-
-
-def _counted(margins: Tensor, samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Monte Carlo, and the log-derivative trick for the gradient."""
-    estimate = functools.partial(log_derivative_orthant_prob, samples=samples, generator=generator)
-    return _with_gradient(estimate, margins)
-
-
 _SAMPLERS: dict[str, Estimate] = {
-    "log_derivative": _counted,
-    "genz_given": functools.partial(_genz, sort=False),
-    "genz": functools.partial(_genz, sort=True),
+    "log_derivative": log_derivative_orthant_prob,  # Monte Carlo
+    "genz_given": functools.partial(genz_orthant_prob, clip=CLIP, sort=False),
+    "genz": functools.partial(genz_orthant_prob, clip=CLIP, sort=True),  # as released
 }
 
 
@@ -249,11 +224,13 @@ def _sampled(item: WorkItem, case: Case, method: str, samples: int) -> Row:
 def _in_pieces(
     estimate: Estimate, margins: Tensor, samples: int, pieces: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The estimate with so many samples as the mean of several with fewer, to spare memory."""
+    """Value and gradient with so many samples, as the mean of several with fewer: less memory."""
+    leaf = margins.clone().requires_grad_()
     value, gradient = torch.zeros(len(margins)).double(), torch.zeros(margins.shape).double()
     for piece in range(pieces):
         share = samples * (piece + 1) // pieces - samples * piece // pieces
-        part, slope = estimate(margins, share, generator)
-        value += part * (share / samples)
+        part = estimate(leaf, samples=share, generator=generator)
+        (slope,) = torch.autograd.grad(part.sum(), leaf)
+        value += part.detach() * (share / samples)
         gradient += slope * (share / samples)
     return value, gradient

@@ -1,22 +1,43 @@
 """The page of exact-integral."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.charts import ESTIMATED, BySize, cases_chart, errors_chart
 from expacc.recipes.exact.integral import CASES
-from expacc.recipes.exact.paper import INTEGRAL, page_of
-from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
+from expacc.recipes.exact.paper import INTEGRAL
+from expacc.recipes.page import Claim, Comparison, Number, Page, Section
+from expacc.recipes.paper import Layout
+from expacc.report.loss_names import looks
+from expacc.report.panels import Line, Panel, power, powers
 from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]
 
 SAMPLERS = ("genz_given", "genz")
-ORDERS = 0.5  # half an order of magnitude is the same order
 PAPERS = {"paper": "as margins", "paper-logits": "as logits"}  # two readings of Appendix C
 DIGITS = 1e-10  # of a gradient
+MOST = 1024  # samples; what has more is there to be the truth
+LOWEST = 1e-19  # what is 0 is drawn here
+METHODS = {
+    "log_derivative": "Monte Carlo, log-derivative",
+    "genz_given": "Genz, rivals as given",
+    "genz": "Genz, rivals sorted",
+    "ours": "ours, float64",
+    "ours32": "ours, float32",
+}
+# The loss whose colour a method has, its dash and marker.
+_STYLES = (
+    ("leaky_expected_error", "-", "D"),
+    ("mixed_expected_error", "--", "v"),
+    ("mixed_expected_error", "-", "^"),
+    ("exact", "-", "o"),
+    ("exact", "--", "s"),
+)
+_LOOK = looks({loss for loss, _, _ in _STYLES} | {"cross_entropy", "hinge", "focal"})
+
+BySize = Mapping[str, Mapping[int, Row]]  # method → samples → row
 
 
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
@@ -27,17 +48,29 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
             by_method = found.setdefault(row.table, {})
             by_method.setdefault(row.loss, {})[int(row.numbers["samples"])] = row
     cases = {
-        name: {m: dict(sorted(found[name][m].items())) for m in ESTIMATED if m in found[name]}
+        name: {m: dict(sorted(found[name][m].items())) for m in METHODS if m in found[name]}
         for name in CASES
         if name in found
     }
-    paper = [_samples(cases), _orders(cases["paper"])] if "paper" in cases else []
-    return page_of(
-        "exact-integral",
-        facts,
-        (*paper, *([_all_cases(cases, facts)] if cases else [])),
-        (_claim(cases.get("paper", {})),),
-    )
+    layout = Layout("exact", "exact-integral", {"repeats": 0, **INTEGRAL, **facts})
+    paper, sections = cases.get("paper", {}), []
+    if paper:
+        panels = {"value_rmse": "the integral", "gradient_rmse": "its gradient"}
+        drawn = [
+            _errors(paper, metric, 1.0, title, "root mean square error")
+            for metric, title in panels.items()
+        ]
+        charts = layout.panels("integral-errors", drawn)
+        truths = [
+            (METHODS[m], f"{n:,}", f"{row.metrics['value_rmse'] / row.metrics['value']:.1e}",
+             f"{row.metrics['doubt']:.0e}")
+            for m in SAMPLERS for n, row in paper.get(m, {}).items() if n > MOST
+        ]  # fmt: skip
+        sections = [
+            layout.section("samples", beside=_samples(cases), charts=charts),
+            layout.section("orders", beside=_orders(paper), grids=[layout.grid("truth", truths)]),
+        ]
+    return layout.page((*sections, _all_cases(layout, cases)), [_claim(layout, paper)])
 
 
 def needed_samples(found: BySize, method: str, metric: str) -> float | None:
@@ -48,15 +81,13 @@ def needed_samples(found: BySize, method: str, metric: str) -> float | None:
     """
     squares = []
     for name in ("log_derivative", method):
-        rows = [row for n, row in found.get(name, {}).items() if n <= 1024]
-        draws = sum(int(r.numbers["samples"]) * int(r.numbers["repeats"]) for r in rows)
+        rows = [row for n, row in found.get(name, {}).items() if n <= MOST]
+        sizes = [(int(r.numbers["samples"]), int(r.numbers["repeats"])) for r in rows]
+        draws = sum(samples * repeats for samples, repeats in sizes)
         if not draws:
             return None
-        total = sum(
-            r.metrics[metric] ** 2 * int(r.numbers["samples"]) ** 2 * int(r.numbers["repeats"])
-            for r in rows
-        )
-        squares.append(total / draws)
+        both = zip(rows, sizes, strict=True)
+        squares.append(sum(r.metrics[metric] ** 2 * n**2 * times for r, (n, times) in both) / draws)
     return squares[0] / squares[1] if squares[1] > 0 else None
 
 
@@ -71,19 +102,31 @@ def _relative(row: Row) -> float:
     return row.metrics["gradient_rmse"] * math.sqrt(rivals) / row.metrics["gradient_norm"]
 
 
-def _claim(found: BySize) -> Claim:
+def _claim(layout: Layout, found: BySize) -> Claim:
     needed = needed_samples(found, "genz_given", "gradient_rmse")
-    printed: int = INTEGRAL["samples"]
-    says = "Samples of Monte Carlo for the gradient error of one of Genz', as a power of two"
     if needed is None:
-        return Claim(says, f"{printed}", "", None, headline=True)
-    same = _next_power(needed) == printed
-    return Claim(says, f"{printed}", f"{needed:,.0f}", same, headline=True)
+        return layout.claim("samples", "", None)
+    return layout.claim("samples", f"{needed:,.0f}", _next_power(needed) == INTEGRAL["samples"])
 
 
-def _samples(cases: Mapping[str, BySize]) -> Section:
+def _errors(found: BySize, metric: str, by: float, title: str, y: str) -> Panel:
+    lines, values = [], []
+    for method, (loss, dash, marker) in zip(METHODS, _STYLES, strict=True):
+        rows = [row for n, row in sorted(found.get(method, {}).items()) if n <= MOST]
+        errors = [max(row.metrics[metric] / by, LOWEST) for row in rows]
+        values += errors
+        where, colour = [int(row.numbers["samples"]) for row in rows], _LOOK[loss].colour
+        if rows:
+            lines.append(Line(where, errors, METHODS[method], colour, marker, dash, 1.7))
+    return Panel(
+        title, lines, "samples, or nodes", y, log="xy",
+        x_ticks={n: f"{n}" for n in (1, 4, 16, 64, 256, 1024)},
+        y_ticks={at: power(at) for at in powers(values, 10)},
+    )  # fmt: skip
+
+
+def _samples(cases: Mapping[str, BySize]) -> Iterator[Comparison]:
     """Ours beside the paper's 256."""
-    beside = []
     for name, reading in PAPERS.items():
         for method in SAMPLERS:
             needed = needed_samples(cases.get(name, {}), method, "gradient_rmse")
@@ -92,99 +135,44 @@ def _samples(cases: Mapping[str, BySize]) -> Section:
                 literal = (name, method) == ("paper", "genz_given")
                 theirs = Number(INTEGRAL["samples"]) if literal else None
                 note = f"{needed:,.0f} before rounding up to a power of two"
-                labels = (reading, ESTIMATED[method])
-                beside.append(Comparison(labels, theirs, Number(_next_power(needed)), note))
-    return Section(
-        title="What one sample of Genz' is worth",
-        text=(
-            "Appendix C gives ten numbers for μ, which may be the margins of eleven classes or the "
-            "logits of ten, and does not say in which order the sampler goes through the rivals. "
-            "Only the first reading, with the rivals as listed, has the paper's 256 in a full run: "
-            "the figures were drawn so, it seems, before the authors' code learnt to sort the "
-            "rivals. Sorted, the hardest come first, and what is left to chance is small.",
-        ),
-        beside=tuple(beside),
-        beside_head=("Appendix C's numbers taken", "against"),
-        unit="samples of Monte Carlo",
-        slack=0.0,
-        charts=(errors_chart(cases["paper"]),),
-    )
+                labels = (reading, METHODS[method])
+                yield Comparison(labels, theirs, Number(_next_power(needed)), note)
 
 
-def _orders(found: BySize) -> Section:
-    """'An order of magnitude smaller error', and how good the paper's truth was."""
-    beside = []
+def _orders(found: BySize) -> Iterator[Comparison]:
+    """'An order of magnitude smaller error'."""
     for method in SAMPLERS:
         for metric, what in (("value_rmse", "integral"), ("gradient_rmse", "gradient")):
             needed = needed_samples(found, method, metric)
-            if needed is not None and needed > 0:
+            if needed:
                 theirs = Number(INTEGRAL["orders"]) if method == "genz_given" else None
                 ours = Number(0.5 * math.log10(needed))
-                beside.append(Comparison((ESTIMATED[method], what), theirs, ours))
-    lines = [
-        (ESTIMATED[m], f"{n:,}", f"{row.metrics['value_rmse'] / row.metrics['value']:.1e}",
-         f"{row.metrics['doubt']:.0e}")
-        for m in SAMPLERS for n, row in found.get(m, {}).items() if n > 1024
-    ]  # fmt: skip
-    truths = Grid(
-        "The paper's ground truth",
-        ("sampler", "samples", "off by, relatively", "ours changes by"),
-        tuple(lines),
-        note="One run of Genz' with a million samples, which the paper calls the truth; ours "
-        "changes by the last column when every second node is left out.",
-    )
-    return Section(
-        title="Orders of magnitude between Monte Carlo and Genz",
-        beside=tuple(beside),
-        beside_head=("against", "error of the"),
-        unit="orders of magnitude",
-        slack=ORDERS,
-        grids=(truths,),
-    )
+                yield Comparison((METHODS[method], what), theirs, ours)
 
 
-def _all_cases(cases: Mapping[str, BySize], facts: Mapping[str, Any]) -> Section:
+def _all_cases(layout: Layout, cases: Mapping[str, BySize]) -> Section:
     """Every case at 16 samples, the authors' number, and at the most."""
-    few, many = [], []
+    few, many, shown = [], [], []
     for name, found in cases.items():
-        case = CASES[name]
-        any_row = next(iter(next(iter(found.values())).values()))
-        at_16 = [found.get(method, {}).get(16) for method in ESTIMATED]
+        case, every = CASES[name], [row for rows in found.values() for row in rows.values()]
+        at_16 = [found.get(method, {}).get(16) for method in METHODS]
         errors = [NONE if row is None else f"{_relative(row):.1e}" for row in at_16]
-        few.append((case.title, case.about, f"{any_row.metrics['value']:.3g}", *errors))
+        few.append((case.title, case.about, f"{every[0].metrics['value']:.3g}", *errors))
         shares = [_share(found.get(method, {})) for method in ("log_derivative", "genz")]
         enough = [n for n, row in found.get("ours", {}).items() if _relative(row) < DIGITS]
         many.append((case.title, *shares, f"{min(enough)}" if enough else NONE))
-    return Section(
-        title="Other integrals",
-        text=(
-            "Monte Carlo never sees a win far behind, and Genz' numbers are cut at ±5 in the "
-            "authors' code, so that there no number of samples helps. A node of ours costs one Φ "
-            "per rival; a sample of Genz' with its gradient as many per rival as there are rivals.",
-        ),
-        grids=(
-            Grid(
-                title="Relative error of the gradient with 16 samples, or nodes",
-                head=("case", "what it is", "P", *ESTIMATED.values()),
-                rows=tuple(few),
-                note=f"Of samplers the root mean square over {facts.get('repeats', 0):,} repeats, "
-                "of ours the error itself. 1 means that nothing is known. Where all margins are "
-                "equal there is nothing to sort.",
-            ),
-            Grid(
-                title="What is found of P with the most samples, and how few nodes do",
-                head=("case", "Monte Carlo finds", "Genz, sorted, finds", "nodes of ours"),
-                rows=tuple(many),
-                note="The mean estimate in units of P, with at most 1024 samples; and the nodes "
-                "from which on our rule has ten digits of the gradient.",
-            ),
-        ),
-        charts=(cases_chart(cases),),
+        norm = max(row.metrics["gradient_norm"] for row in every)
+        by = norm / math.sqrt(len(case.margins))
+        shown.append(_errors(found, "gradient_rmse", by, case.title, "relative error"))
+    return layout.section(
+        "cases",
+        grids=[layout.grid("few", few, columns=METHODS.values()), layout.grid("many", many)],
+        charts=layout.panels("integral-cases", shown),
     )
 
 
 def _share(rows: Mapping[int, Row]) -> str:
-    usual = [n for n in rows if n <= 1024]
+    usual = [n for n in rows if n <= MOST]
     if not usual:
         return NONE
     metrics = rows[max(usual)].metrics

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from expacc.functional.standardize import standardize_logits
+from expacc.ops.sampling import genz_orthant_prob
 from expacc.training.loss_slopes import Batch, standardize
 
-__all__ = ["BY_RULE", "NOISES", "NoiseName", "RuleLoss", "SampledLoss", "noise_slopes"]
+__all__ = ["BY_RULE", "NOISES", "NoiseName", "RuleLoss", "SampledLoss", "leads_of", "noise_slopes"]
 
 NoiseName = Literal["normal", "gumbel", "logistic", "laplace"]
 
@@ -122,6 +123,15 @@ class RuleLoss:
         return value
 
 
+def leads_of(logits: Tensor, target: Tensor, sigma: float, margin: float | None) -> Tensor:
+    """The paper's Listing 1: standardised, the lead over each rival, cut at the margin."""
+    scores = standardize_logits(logits, None, sync=False)
+    place = torch.arange(scores.shape[1] - 1, device=target.device)
+    own = target.unsqueeze(1)
+    leads = scores.gather(1, own) - scores.gather(1, place + (place >= own))
+    return (leads if margin is None else leads.clamp(max=margin)) / sigma
+
+
 @dataclass(frozen=True, eq=False)
 class SampledLoss:
     """Mean EXACT by the authors' sampler, with their 16 samples."""
@@ -132,11 +142,5 @@ class SampledLoss:
 
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
         """The mean over the rows."""
-        from expacc.ops.sampling import genz_orthant_prob
-
-        scores = standardize_logits(logits, None, sync=False)
-        place = torch.arange(scores.shape[1] - 1, device=target.device)
-        own = target.unsqueeze(1)
-        leads = scores.gather(1, own) - scores.gather(1, place + (place >= own))
-        units = (leads if self.margin is None else leads.clamp(max=self.margin)) / self.sigma
-        return 1 - genz_orthant_prob(units, samples=16, generator=self.generator).mean()
+        leads = leads_of(logits, target, self.sigma, self.margin)
+        return 1 - genz_orthant_prob(leads, samples=16, generator=self.generator).mean()

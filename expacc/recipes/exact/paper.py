@@ -3,17 +3,17 @@
 Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", arXiv 2205.09615.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from expacc.recipes.page import Claim, Page, Section
 from expacc.recipes.paper import load_paper, numbers
 
 __all__ = [
     "COST",
     "INTEGRAL",
     "METHODS",
+    "NOISE_METHODS",
+    "NOISE_QUESTIONS",
     "SEEDS",
     "TABLES",
     "TABLE_1",
@@ -24,13 +24,14 @@ __all__ = [
     "TABLE_8",
     "TOY",
     "Settings",
-    "page_of",
 ]
 
 _PAPER = load_paper("exact")
 SEEDS: int = _PAPER["seeds"]
 TABLES: tuple[str, ...] = tuple(_PAPER["tables"])
 METHODS: dict[str, str] = _PAPER["methods"]  # method → what the paper calls it
+NOISE_METHODS: dict[str, str] = _PAPER["noise"]["methods"]  # method → what we call it
+NOISE_QUESTIONS: list[list[str]] = _PAPER["noise"]["questions"]  # first, and second method
 TOY: dict[str, dict[str, tuple[float, float, float]]] = _PAPER["toy"]
 INTEGRAL: dict[str, Any] = _PAPER["integral"]
 COST: dict[str, Any] = _PAPER["cost"]
@@ -67,31 +68,3 @@ TABLE_8 = {
     }
     for method, printed in _PAPER["table_8"].items()
 }
-
-
-def page_of(
-    name: str, facts: Mapping[str, Any], sections: Iterable[Section], claims: Iterable[Claim] = ()
-) -> Page:
-    """The page of a recipe: title, claim and deviations as ``paper.toml`` has them.
-
-    Args:
-        name: of the recipe.
-        facts: of the work; named in braces in the text.
-        sections: the body; tables without rows, and sections without anything, are left out.
-        claims: what the paper says, piece by piece.
-    """
-    text = _PAPER["pages"][name]
-    told = [
-        one
-        for said in text["deviations"]
-        for one in (_PAPER["protocol"]["deviations"] if said == "protocol" else [said])
-    ]
-    full = (replace(one, grids=tuple(g for g in one.grids if g.rows)) for one in sections)
-    return Page(
-        title=text["title"],
-        claim=text["claim"],
-        answer="",
-        sections=tuple(one for one in full if one.beside or one.grids or one.charts),
-        deviations=tuple(one.format(**facts) for one in told),
-        claims=tuple(claims),
-    )

@@ -33,7 +33,6 @@ __all__ = [
     "Scale",
     "run_of",
     "steps_of",
-    "train",
     "train_method",
 ]
 
@@ -207,11 +206,6 @@ def plan_of(ready: Ready, seed: int, *, epochs: int = EPOCHS) -> TrainConfig:
     return TrainConfig(model, "sgd", BATCH, epochs, steps, keep="last", seed=seed % (1 << 31))
 
 
-def train(ready: Ready, runs: Sequence[Run], seed: int, *, device: str = "cpu") -> list[RunResult]:
-    """Train runs as one program."""
-    return train_runs(ready.rows, runs, plan_of(ready, seed), device=device)
-
-
 def train_by_epochs(
     ready: Ready,
     runs: Sequence[Run],
@@ -264,7 +258,7 @@ def train_method(
     named = "exact" if noisy else method
     made = [run_of(key, rows, named, found) for key, (rows, found) in runs.items()]
     if not noisy:
-        return train(ready, made, seed, device=device)
+        return train_runs(ready.rows, made, plan_of(ready, seed), device=device)
     streams = {run.key: derive_seed(seed, run.key, "samples") % (1 << 31) for run in made}
     random = {key: torch.Generator(device).manual_seed(own) for key, own in streams.items()}
     rules: dict[tuple[float, float | None], RuleLoss] = {}  # one object for all runs alike

@@ -1,25 +1,24 @@
 """The page of exact-toy: the paper's thresholds, its landscapes, and the blog's objections."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from expacc.recipes.exact.paper import TOY, page_of
+from matplotlib.axes import Axes
+
+from expacc.recipes.exact.paper import TOY
 from expacc.recipes.exact.toy import FIVE, LOSSES, THREE, TOYS, Toy, best, percent_text, place_text
-from expacc.recipes.exact.toy_charts import (
-    expected_chart,
-    landscape_chart,
-    margin_chart,
-    points_chart,
-    starts_chart,
-    temperature_chart,
-)
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
-from expacc.report.loss_names import loss_name
+from expacc.recipes.paper import Layout
+from expacc.report.figures import Chart, tidy_axes
+from expacc.report.loss_names import INK, LINES, MUTED, SCALE, looks, loss_name
+from expacc.report.panels import Line, Panel, Surface, bars
+from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 __all__ = ["write"]
 
-SAME = 0.005  # of a threshold: the paper prints two digits
 _NOTES = {  # of the five points
     "exact": "where the descent from b = 0 stops; any threshold from −6 to −5 is as accurate",
     "cross_entropy": "on our grid, at k = {k:.2g}, up to b = {high:.2f}",
@@ -32,8 +31,11 @@ _NOISES = {
     ("laplace", False): "Laplace",
     ("normal", True): "normal, −log P",
 }
+_RANGES = {"three": (-0.1, 1.6), "five": (-14.0, 3.0)}  # of thresholds in the chart by temperature
+_LOOK = looks(set(LOSSES))
 
-ByLoss = dict[tuple[str, str], Row]
+ByLoss = dict[tuple[str, str], Row]  # toy and loss, or way of training → row
+Charts = tuple[Chart, ...]
 
 
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
@@ -42,17 +44,29 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     parts: dict[str, ByLoss] = {}
     for row in good:
         parts.setdefault(row.fold, {})[row.table, row.loss] = row
-    slices = [row for row in good if row.fold == "slices"]
-    ways, names = _ways(good)
+    layout = Layout("exact", "exact-toy", {"starts": 0, **facts})
     paper, trained = parts.get("paper", {}), parts.get("trained", {})
-    sections = [
-        *([_thresholds(paper), _accuracies(paper)] if paper else []),
-        *([_figures(slices)] if slices else []),
-        _temperature(parts.get("fixed", {}), trained, parts.get("surface", {})),
-        *([_starts(ways, names)] if ways else []),
-        _noise(good),
+    sections = []
+    if paper:
+        charts = layout.panels("toy-points", [_points(toy, paper) for toy in _toys(paper)])
+        sections.append(layout.section("thresholds", beside=_thresholds(paper), charts=charts))
+        sections.append(layout.section("accuracies", beside=_accuracies(paper)))
+    sections += [
+        _figures(layout, [row for row in good if row.fold == "slices"]),
+        _temperature(layout, parts.get("fixed", {}), trained, parts.get("surface", {})),
+        _starts(layout, good),
+        layout.section("noise", grids=[layout.grid("noises", _noises(good))]),
     ]
-    return page_of("exact-toy", {"starts": 0, **facts}, sections, _claims(trained))
+    return layout.page(sections, _claims(layout, trained))
+
+
+def _toys(found: ByLoss) -> list[Toy]:
+    return [toy for toy in TOYS.values() if any(name == toy.name for name, _ in found)]
+
+
+def _of(found: ByLoss, toy: Toy) -> dict[str, Row]:
+    """The rows of some points by loss."""
+    return {loss: found[toy.name, loss] for loss in LOSSES if (toy.name, loss) in found}
 
 
 # --------------------------------------------------------------------------------- the paper's
@@ -62,47 +76,63 @@ def _number(row: Row | None, metric: str, by: float = 1.0) -> Number | None:
     return None if row is None else Number(by * row.metrics[metric])
 
 
-def _thresholds(paper: ByLoss) -> Section:
-    beside = []
+def _thresholds(paper: ByLoss) -> Iterator[Comparison]:
     for toy, printed in TOY.items():
         for loss, (low, high, _) in printed.items():
             row, name = paper.get((toy, loss)), (TOYS[toy].title, loss_name(loss))
             note = _NOTES[loss].format(**row.metrics) if row is not None and toy == "five" else ""
-            what = "threshold" if low == high else "lowest"
-            note = note.replace("-", "−")
-            beside.append(Comparison((*name, what), Number(low), _number(row, "low"), note))
+            what, note = "threshold" if low == high else "lowest", note.replace("-", "−")
+            yield Comparison((*name, what), Number(low), _number(row, "low"), note)
             if high > low:
-                ours = _number(row, "high")
-                beside.append(Comparison((*name, "highest"), Number(high), ours))
-    return Section(
-        title="Thresholds",
-        beside=tuple(beside),
-        beside_head=("data", "loss", "threshold"),
-        unit="units of x",
-        slack=SAME,
-        charts=(points_chart(paper),),
-    )
+                yield Comparison((*name, "highest"), Number(high), _number(row, "high"))
 
 
-def _accuracies(paper: ByLoss) -> Section:
-    beside = [
-        Comparison(
-            (TOYS[toy].title, loss_name(loss)),
-            Number(share),
-            _number(paper.get((toy, loss)), "accuracy", 100),
-        )
-        for toy, printed in TOY.items()
-        for loss, (_, _, share) in printed.items()
-    ]
-    beside += [
-        Comparison((toy.title, "any threshold"), None, Number(100 * best(toy)[0]), "the optimum")
-        for toy in TOYS.values()
-    ]
-    head = ("data", "loss")
-    return Section("Accuracies there", beside=tuple(beside), beside_head=head, slack=0.1)
+def _accuracies(paper: ByLoss) -> Iterator[Comparison]:
+    for toy, printed in TOY.items():
+        for loss, (_, _, share) in printed.items():
+            ours = _number(paper.get((toy, loss)), "accuracy", 100)
+            yield Comparison((TOYS[toy].title, loss_name(loss)), Number(share), ours)
+    for one in TOYS.values():
+        ours = Number(100 * best(one)[0])
+        yield Comparison((one.title, "any threshold"), None, ours, "the optimum")
 
 
-def _figures(slices: Sequence[Row]) -> Section:
+def _points(toy: Toy, found: ByLoss) -> Panel:
+    """Figures 1 and 10: the points, and the threshold that each loss finds."""
+    rows = _of(found, toy)
+    ends = [row.metrics[end] for row in rows.values() for end in ("low", "high")]
+    reach = [*toy.x, *ends]
+    room = 0.12 * (max(reach) - min(reach))
+    return Panel(
+        toy.title, x="x, and the threshold b", shade_x=best(toy)[1], y_range=(-0.6, 3.6),
+        x_range=(min(reach) - room, max(reach) + room),
+        y_ticks=dict(zip((3, 2, 1, 0), ("points", *map(loss_name, LOSSES)), strict=True)),
+        more=partial(_mark_thresholds, toy=toy, rows=rows),
+    )  # fmt: skip
+
+
+def _mark_thresholds(axes: Axes, toy: Toy, rows: Mapping[str, Row]) -> None:
+    left, right = axes.get_xlim()
+    for loss, row in rows.items():
+        ends, line = (row.metrics["low"], row.metrics["high"]), 2 - LOSSES.index(loss)
+        colour = _LOOK[loss].colour
+        axes.plot(ends, [line, line], color=colour, lw=3.5, solid_capstyle="butt")
+        axes.plot(ends, [line, line], "|", color=colour, ms=15, mew=2.4)
+        share = (sum(ends) / 2 - left) / (right - left)
+        side = "left" if share < 0.3 else "right" if share > 0.7 else "center"  # not over the edge
+        axes.annotate(
+            f"{place_text(row.metrics, toy)}, {percent_text(row.metrics)}", (sum(ends) / 2, line),
+            (0, 9), textcoords="offset points", fontsize=8.5, color=colour, ha=side,
+        )  # fmt: skip
+    for label, marker, fill in ((0, "o", "none"), (1, "P", INK)):
+        x = [at for at, y in zip(toy.x, toy.label, strict=True) if y == label]
+        axes.plot(x, [3] * len(x), marker, ms=9, mec=INK, mfc=fill, mew=1.2, ls="none")
+    axes.spines["left"].set_visible(False)
+    tidy_axes(axes, grid="x")
+
+
+def _figures(layout: Layout, slices: Sequence[Row]) -> Section:
+    losses = [row for row in slices if row.numbers.get("what") == "loss"]
     lines = [
         (
             f"{row.numbers['sigma']:g}",
@@ -110,32 +140,65 @@ def _figures(slices: Sequence[Row]) -> Section:
             f"{row.metrics['best']:.3g}".replace("-", "−"),
             f"{100 * row.metrics['accuracy']:.0f} %",
         )
-        for row in slices
-        if row.numbers.get("what") == "loss"
+        for row in losses
     ]
-    grid = Grid(
-        "Three points: where EXACT is smallest within the picture",
-        ("σ", "margin", "threshold b", "accuracy there"),
-        tuple(lines),
-        note="At the edge of the picture, b = 1.5, the loss falls on beyond it.",
+    return layout.section(
+        "figures",
+        grids=[layout.grid("smallest", lines)],
+        charts=(*_expected(layout, slices), *_margins(layout, losses)),
     )
-    return Section(
-        title="Landscapes of the paper",
-        grids=(grid,),
-        charts=(*expected_chart(slices), *margin_chart(slices)),
-    )
+
+
+def _sigma(row: Row) -> float:
+    return float(row.numbers["sigma"])
+
+
+def _expected(layout: Layout, slices: Sequence[Row]) -> Charts:
+    """Figure 3: expected accuracy against the threshold, for several sigma."""
+    shown, tops = [], []
+    for toy in TOYS.values():
+        own = [row for row in slices if row.table == toy.name]
+        plain = [row for row in own if row.key.endswith("/plain")]
+        lines = [_curve(row, "σ = 0: the accuracy", MUTED, 1.0) for row in plain]
+        found = [row for row in own if row.numbers.get("what") == "accuracy"]
+        for row, colour in zip(sorted(found, key=_sigma), SCALE[:0:-2], strict=False):
+            lines.append(_curve(row, f"σ = {_sigma(row):g}", colour))
+            tops.append(f"{toy.title}, σ = {_sigma(row):g}, b = {row.metrics['best']:.3g}")
+        if lines:
+            shown.append(Panel(toy.title, lines, "threshold b", "expected accuracy (%)"))
+    told = f"Where the curves are highest within the picture: {'; '.join(tops)}."
+    return layout.panels("toy-expected", shown, told)
+
+
+def _curve(row: Row, label: str, colour: str, width: float = 1.9) -> Line:
+    percent = [100 * value for value in row.curves["value"]]
+    return Line(row.curves["b"], percent, label, colour, width=width)
+
+
+def _margins(layout: Layout, losses: Sequence[Row]) -> Charts:
+    """Figure 4: the loss with and without margin."""
+    by_sigma: dict[float, list[Line]] = {}
+    for row in sorted(losses, key=lambda row: -_sigma(row)):
+        margin, places = row.numbers["margin"], (row.curves["b"], row.curves["value"])
+        name, like, dash = (
+            ("no margin", "hinge", "--") if margin is None else (f"margin {margin:g}", "exact", "-")
+        )
+        line = Line(*places, name, _LOOK[like].colour, dash=dash)
+        by_sigma.setdefault(_sigma(row), []).append(line)
+    shade = best(THREE)[1]
+    shown = [
+        Panel(f"σ = {sigma:g}", lines, "threshold b", "" if place else "EXACT loss", shade_x=shade)
+        for place, (sigma, lines) in enumerate(by_sigma.items())
+    ]
+    return layout.panels("toy-margin", shown)
 
 
 # ----------------------------------------------------------------------------------- the blog's
 
 
-def _claims(trained: ByLoss) -> tuple[Claim, ...]:
+def _claims(layout: Layout, trained: ByLoss) -> Iterator[Claim]:
     """The blog on the three points, the paper on the five: what training k as well does."""
-    found = []
-    for toy, says, right in (
-        (THREE, "The blog: with k trained, {} gets the three points as right as can be", True),
-        (FIVE, "The paper: with k free, {} does not get the five as right as can be", False),
-    ):
+    for toy, key, right in ((THREE, "blog", True), (FIVE, "paper", False)):
         highest = best(toy)[0]
         for loss in ("cross_entropy", "hinge"):
             row = trained.get((toy.name, loss))
@@ -143,41 +206,25 @@ def _claims(trained: ByLoss) -> tuple[Claim, ...]:
             ours = "" if row is None else percent_text(row.metrics)
             reached = row is not None and row.metrics["accuracy"] > highest - 1e-9
             holds = None if row is None else reached == right
-            said = says.format(loss_name(loss))
-            found.append(Claim(said, f"{100 * share:.0f} %", ours, holds, headline=True))
-    return tuple(found)
+            yield layout.claim(key, ours, holds, loss=loss_name(loss), share=100 * share)
 
 
-def _temperature(fixed: ByLoss, trained: ByLoss, surface: ByLoss) -> Section:
+def _temperature(layout: Layout, fixed: ByLoss, trained: ByLoss, surface: ByLoss) -> Section:
     """The temperature held fixed, then trained."""
+    by_k = layout.panels("toy-temperature", [_preferred(toy, fixed) for toy in _toys(fixed)])
     landscapes = [
-        landscape_chart(
-            toy,
-            {loss: surface[toy.name, loss] for loss in LOSSES if (toy.name, loss) in surface},
-            {loss: trained[toy.name, loss] for loss in LOSSES if (toy.name, loss) in trained},
-        )
+        chart
         for toy in TOYS.values()
+        for chart in _landscape(layout, toy, _of(surface, toy), _of(trained, toy))
     ]
-    return Section(
-        title="The blog: what the temperature does",
-        text=(
-            "EXACT's σ is a temperature, as the blog says: see below what it does with σ held "
-            "at 1, k = 1. On the three points the paper's comparison shows a missing "
-            "temperature, not a worse loss.",
-            "The five points, which the blog does not discuss, have the temperature free from "
-            "the start. Cross entropy and hinge are convex in k and k b, so that where their "
-            "training ends is the smallest loss there is. f = k (x − b) cannot be right "
-            "everywhere, and they weigh how far wrong a point is.",
-        ),
-        grids=(*(_temperatures(toy, fixed, trained) for toy in TOYS.values()),),
-        charts=(
-            *temperature_chart(fixed),
-            *(drawn for made in landscapes for drawn in made),
-        ),
+    return layout.section(
+        "temperature",
+        grids=[_temperatures(layout, toy, fixed, trained) for toy in TOYS.values()],
+        charts=(*by_k, *landscapes),
     )
 
 
-def _temperatures(toy: Toy, fixed: ByLoss, trained: ByLoss) -> Grid:
+def _temperatures(layout: Layout, toy: Toy, fixed: ByLoss, trained: ByLoss) -> Grid:
     found: list[tuple[str, str, Mapping[str, float]]] = []
     for loss in LOSSES:
         row = fixed.get((toy.name, loss))
@@ -195,30 +242,61 @@ def _temperatures(toy: Toy, fixed: ByLoss, trained: ByLoss) -> Grid:
         for loss, k, at in found
     ]
     highest = f"{100 * best(toy)[0]:.0f} %"
-    return Grid(
-        title=f"With k fixed, then trained from k = 1, b = 0: {toy.title}",
-        head=("loss", "k (EXACT: 1/σ)", "threshold b", "loss there", "accuracy"),
-        rows=tuple(lines),
-        note="The threshold is that of the smallest loss for k. None: beyond 100, all points are "
-        "in one class. In bold, the highest accuracy that any threshold has.",
-        marked=tuple((i, 4) for i, line in enumerate(lines) if line[-1] == highest),
+    marked = [(i, 4) for i, line in enumerate(lines) if line[-1] == highest]
+    return layout.grid("temperatures", lines, marked=marked, toy=toy.title)
+
+
+def _preferred(toy: Toy, found: ByLoss) -> Panel:
+    """The threshold that a loss prefers, for each k held fixed."""
+    lines = []
+    for loss, row in _of(found, toy).items():
+        look, low, high = _LOOK[loss], row.curves["low"], row.curves["high"]
+        pairs = list(zip(low, high, strict=True))
+        middle = [(a + b) / 2 for a, b in pairs]
+        own = Line(row.curves["k"], middle, loss_name(loss), look.colour, look.marker)
+        lines.append(replace(own, band=(low, high)) if any(b > a + 1e-3 for a, b in pairs) else own)
+    return Panel(
+        toy.title, lines, "temperature k (for EXACT 1/σ)", "threshold b of the smallest loss",
+        log="x", shade_y=best(toy)[1], x_ticks={0.1: "0.1", 1: "1", 10: "10"},
+        y_range=_RANGES[toy.name],
+    )  # fmt: skip
+
+
+def _landscape(
+    layout: Layout, toy: Toy, found: Mapping[str, Row], ends: Mapping[str, Row]
+) -> Charts:
+    """The losses over temperature and threshold, and where training ended."""
+    shown: list[Panel] = []
+    for loss, row in found.items():
+        b, k = row.curves["b"], row.curves["k"]
+        shown.append(
+            Panel(
+                loss_name(loss), x="threshold b", y="" if shown else "temperature k", log="y",
+                y_ticks={0.1: "0.1", 1: "1"}, x_range=(b[0], b[-1]), y_range=(k[0], k[-1]),
+                surface=Surface(b, k, row.curves["value"]),
+                more=partial(_marks, toy=toy, lowest=row, end=ends.get(loss)),
+            )
+        )  # fmt: skip
+    ways = "; ".join(
+        f"{loss_name(loss)} b = {row.metrics['b']:.3g}, k = {row.metrics['k']:.3g}, "
+        f"{100 * row.metrics['accuracy']:.0f} %"
+        for loss, row in found.items()
     )
+    key, told = f"toy-landscape-{toy.name}", f"Smallest loss in the picture: {ways}."
+    return layout.panels(key, shown, told, part="toy-landscape", toy=toy.title)
 
 
-def _ways(rows: Sequence[Row]) -> tuple[ByLoss, dict[str, str]]:
-    """The rows of many starts by toy and way of training, and what the ways are called."""
-    found: ByLoss = {}
-    names: dict[tuple[bool, float, str], str] = {}
-    for row in rows:
-        if row.fold == "trained":
-            found[row.table, row.loss] = row
-            names[False, LOSSES.index(row.loss), row.loss] = f"{loss_name(row.loss)}, k trained"
-        elif row.fold == "lowered":
-            margin = row.numbers["margin"] or 0.0
-            found[row.table, f"lowered-{margin}"] = row
-            text = f", margin {margin:g}" if margin else ""
-            names[True, margin, f"lowered-{margin}"] = f"EXACT, σ lowered{text}"
-    return found, {key[-1]: names[key] for key in sorted(names)}
+def _marks(axes: Axes, toy: Toy, lowest: Row, end: Row | None) -> None:
+    for edge in best(toy)[1]:
+        axes.axvline(edge, color=INK, lw=0.9, ls=(0, (3, 2)))
+    at = lowest.metrics["b"], lowest.metrics["k"]
+    for colour, width, above in ((LINES, 2.2, 4), (INK, 0.9, 5)):
+        axes.plot(*at, "o", ms=8, mfc="none", mec=colour, mew=width, clip_on=False, zorder=above)
+    if end is not None:
+        b, k = end.curves["b"][0], end.curves["k"][0]
+        (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
+        if left <= b <= right and low <= k <= high:
+            axes.plot(b, k, "X", ms=7, mfc=INK, mec=LINES, mew=0.8, zorder=6)
 
 
 def _reached(row: Row) -> str:
@@ -229,46 +307,49 @@ def _first(row: Row) -> str:
     return f"{place_text(row.metrics, TOYS[row.table])}, {percent_text(row.metrics)}"
 
 
-def _starts(ways: ByLoss, names: Mapping[str, str]) -> Section:
-    lines = [
-        (toy.title, name, _first(row), _reached(row), f"{100 * row.metrics['mean_accuracy']:.1f} %")
-        for toy in TOYS.values()
-        for way, name in names.items()
-        if (row := ways.get((toy.name, way))) is not None
-    ]
-    grid = Grid(
-        title="Where training ends",
-        head=("data", "way", "from k = 1, b = 0", "best reached", "mean accuracy"),
-        rows=tuple(lines),
-        note="Best reached and mean accuracy are over random starts, the same for all ways; the "
-        "k of a start is used where k is trained.",
-    )
-    return Section("From random starts", grids=(grid,), charts=(starts_chart(ways, names),))
+def _starts(layout: Layout, rows: Sequence[Row]) -> Section:
+    """From how many random starts training ends at the highest accuracy."""
+    found: ByLoss = {}
+    order: dict[tuple[bool, float], str] = {}  # k trained, then σ lowered by margin → the way
+    for row in rows:
+        if row.fold == "trained":
+            way = order[False, LOSSES.index(row.loss)] = f"{loss_name(row.loss)}, k trained"
+            found[row.table, way] = row
+        elif row.fold == "lowered":
+            margin = row.numbers["margin"] or 0.0
+            text = f", margin {margin:g}" if margin else ""
+            way = order[True, margin] = f"EXACT, σ lowered{text}"
+            found[row.table, way] = row
+    ways = [order[key] for key in sorted(order)]
+    lines = []
+    shown: dict[str, dict[str, tuple[float, str]]] = {}
+    for toy in _toys(found):
+        title = f"{toy.title}, best is {100 * best(toy)[0]:.0f} %"
+        for way in [way for way in ways if (toy.name, way) in found]:
+            row = found[toy.name, way]
+            share, mean = (
+                row.metrics["reached"] / row.metrics["starts"],
+                row.metrics["mean_accuracy"],
+            )
+            lines.append((toy.title, way, _first(row), _reached(row), f"{100 * mean:.1f} %"))
+            shown.setdefault(title, {})[way] = 100 * share, _LOOK[row.loss].colour
+    # On a phone the colour says which loss it is, or that k is trained.
+    short = {way: way.replace(", k trained", "").replace("EXACT, ", "") for way in ways}
+    draw = partial(bars, shown=shown, names=short, label="starts that end at the best (%)")
+    charts = [layout.chart("toy-starts", "", draw)] if shown else []
+    return layout.section("starts", grids=[layout.grid("ends", lines)], charts=charts)
 
 
-def _noise(rows: Sequence[Row]) -> Section:
+def _noises(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """Other noise in the place of the normal, and -log P in the place of P."""
     found = {
         (row.table, str(row.numbers["noise"]), bool(row.numbers["log"]), row.numbers["way"]): row
         for row in rows
         if row.fold == "noise"
     }
-    lines = []
     for toy in TOYS.values():
         for kind, name in _NOISES.items():
             both = [found.get((toy.name, *kind, way)) for way in ("trained", "lowered")]
-            cells = [(_first(row), _reached(row)) if row else ("–", "–") for row in both]
+            cells = [(_first(row), _reached(row)) if row else (NONE, NONE) for row in both]
             if any(both):
-                lines.append((toy.title, name, *cells[0], *cells[1]))
-    grid = Grid(
-        title="The same with other noise",
-        head=(
-            *("data", "noise", "k trained, from k = 1, b = 0", "best reached"),
-            *("σ lowered, from b = 0", "best reached"),
-        ),
-        rows=tuple(lines),
-        note="Best reached: from how many random starts. The blog's −log of the mean P has its "
-        "minima where EXACT has them; what differs is the mean of −log P, shown here. With Gumbel "
-        "noise that is cross entropy.",
-    )
-    return Section("The blog: what does the normal buy?", grids=(grid,))
+                yield (toy.title, name, *cells[0], *cells[1])

@@ -22,7 +22,7 @@ from expacc.recipes.exact.toy import (
     risk,
     train_k_and_b,
 )
-from expacc.recipes.recipe import RecipeOptions, Work, failed_row
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -83,9 +83,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
 
 
 def _row(item: WorkItem, toy: Toy, loss: str, name: str = "", **more: Any) -> Row:
-    key = f"{item.key}/{name}" if name else item.key
-    part = item.payload["part"]
-    return Row(key=key, item=item.key, kind="final", table=toy.name, loss=loss, fold=part, **more)
+    return final_row(item, name, table=toy.name, loss=loss, fold=item.payload["part"], **more)
 
 
 def _paper(item: WorkItem, toy: Toy) -> list[Row]:

@@ -13,7 +13,7 @@ import torch
 
 from expacc.data import derive_seed
 from expacc.recipes.leaky.digits import digits_data, pack, read_digits, unpack
-from expacc.recipes.leaky.start import xavier
+from expacc.recipes.leaky.protocol import xavier
 from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid
 from expacc.runner.items import Shared

@@ -1,79 +1,97 @@
-"""The page of leerr-mnist-logistic: what the text says of Figures 2 to 4, asked of our curves."""
+"""The page of leerr-mnist-logistic: what the text says of Figures 2 to 4, asked of our curves.
 
-from collections.abc import Iterator, Mapping, Sequence
+A run *lags* in an epoch if it is more than 3 points of accuracy behind negative log likelihood on
+the same fold in the same epoch; it is *stuck* if its best is that far behind the other's best.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
-from expacc.recipes.leaky.charts import (
-    folds_chart,
-    large_rate_chart,
-    norms_chart,
-    whole_chart,
-)
 from expacc.recipes.leaky.logistic import ALL, CONDITIONS, LARGE_RATE, RATE
-from expacc.recipes.leaky.plateaus import (
-    BEHIND,
-    LEAKY,
-    LOSS,
-    LOSSES,
-    REFERENCE,
-    Runs,
-    lag,
-    orders,
-    stuck,
-)
-from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section, number_of
-from expacc.recipes.paper import load_paper
+from expacc.recipes.leaky.protocol import LEAKY, LOSSES, PLAIN, REFERENCE
+from expacc.recipes.page import Claim, Comparison, Number, Page, Section, number_of
+from expacc.recipes.paper import Layout, load_paper
+from expacc.report.figures import Chart
+from expacc.report.loss_names import looks
+from expacc.report.panels import Line, Panel, panels, power
 from expacc.report.words import signed
 from expacc.runner.rows import Row
 
-__all__ = ["write"]
+__all__ = ["Runs", "claims_of", "lag", "orders", "stuck", "write"]
 
+BEHIND = 3.0  # points of accuracy
 ORDERS = (1.5, 2.5)  # "two orders of magnitude"
 TITLES = {name: condition.title for name, condition in CONDITIONS.items()}
 THEIRS = load_paper("leaky")["figures"]
+_LOOK = looks(set(LOSSES))
+_LOWEST = 40.0  # per cent of accuracy: below it nothing is drawn
+_EPOCHS = {epoch: f"{epoch:g}" for epoch in (1.0, 3.0, 10.0, 30.0, 100.0)}
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The good runs of one condition.
+
+    Args:
+        whole: loss → its run on all training rows (Figure 2).
+        folds: loss → fold → its run at the small learning rate (Figure 3).
+        large: fold → the run of the expected error at the large learning rate.
+    """
+
+    whole: Mapping[str, Row]
+    folds: Mapping[str, Mapping[str, Row]]
+    large: Mapping[str, Row]
+
+    def pairs(self, loss: str) -> list[tuple[Row, Row]]:
+        """Runs of a loss and of negative log likelihood on the same folds."""
+        own = self.large if loss == "large" else self.folds.get(loss, {})
+        other = self.folds.get(REFERENCE, {})
+        return [(own[fold], other[fold]) for fold in sorted(own.keys() & other.keys(), key=int)]
+
+
+Found = Mapping[str, Runs]  # condition → its runs
+
+
+def lag(curve: Sequence[float], reference: Sequence[float]) -> int:
+    """The number of epochs in which ``curve`` lags; a run that has ended keeps its last value.
+
+    >>> lag([0.60, 0.65, 0.90, 0.92], [0.80, 0.85, 0.90])
+    2
+    """
+    last = len(reference) - 1
+    return sum(
+        100 * (reference[min(epoch, last)] - value) > BEHIND for epoch, value in enumerate(curve)
+    )
+
+
+def stuck(run: Row, reference: Row) -> bool:
+    """Whether a run never gets near the reference on the development rows."""
+    best = reference.metrics["validation_accuracy"] - run.metrics["validation_accuracy"]
+    return 100 * best > BEHIND
+
+
+def orders(run: Row, reference: Row) -> float:
+    """How many orders of magnitude the gradient norms are apart, the mean over common epochs."""
+    pairs = zip(reference.curves["gradient_norm"], run.curves["gradient_norm"], strict=False)
+    logs = [np.log10(theirs / own) for theirs, own in pairs if own > 0 and theirs > 0]
+    return float(np.mean(logs)) if logs else float("inf")
 
 
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page from the rows that there are."""
     found = _found(rows)
-    whole = {name: runs for name, runs in found.items() if runs.whole}
     folds = {name: runs for name, runs in found.items() if runs.folds}
-    sections = []
-    if whole:
-        sections.append(Section(title="Figure 2", charts=(whole_chart(whole, TITLES),)))
+    words = {**facts, "conditions": len(CONDITIONS), "behind": BEHIND}
+    layout = Layout("leaky", "leerr-mnist-logistic", words)
+    sections = [layout.section("figure-2", charts=_figure_2(layout, found))]
     if folds:
-        sections += [_figure_3(folds, facts), _figure_4(folds)]
-    return Page(
-        title="Logistic regression on MNIST: plateaus",
-        claim=(
-            "Logistic regression on MNIST: the expected error (EErr) ends above negative log "
-            "likelihood (NegLog) on training and test rows, after a plateau in the first epochs "
-            "(Figure 2). Over ten folds the plateau is always there, and one run never gets over "
-            "it (Figure 3). Its gradients are two orders of magnitude smaller (Figure 4), but a "
-            "learning rate of 1e-2 instead of 1e-4 does not help; a leak of 0.1 (LEErr) does."
-        ),
-        answer="",
-        sections=tuple(sections),
-        deviations=(
-            "The scale of the pixels, the start and the batch size are not in the paper, and they "
-            f"decide. {len(CONDITIONS)} conditions were run, all with batches of {facts['batch']} "
-            "rows. LEErr is not in the paper's figures; it is added here because they are what "
-            "leads to it.",
-            "The figures themselves are not at hand as numbers, so we hold against the runs what "
-            f"the paper's text says of them. Behind means more than {BEHIND:g} points of accuracy "
-            "behind NegLog on the same fold in the same epoch; stuck means that the best "
-            "development accuracy of a run is that far behind NegLog's best.",
-            "On a fold all losses start from the same weights and see the same rows in the same "
-            "order. Folds are stratified.",
-            "The test curves of Figure 2 were scored at the end of training, all epochs at once; "
-            "they chose nothing.",
-            f"{facts['train_rows']:,} training rows, {facts['folds']} folds, {facts['epochs']} "
-            "epochs at most.",
-        ),
-        claims=tuple(claim for name, runs in found.items() for claim in _claims(name, runs)),
-    )
+        sections += [_figure_3(layout, folds), _figure_4(layout, folds)]
+    claims = [one for name, runs in found.items() for one in claims_of(layout, name, runs)]
+    return layout.page(sections, claims)
 
 
 def _found(rows: Sequence[Row]) -> dict[str, Runs]:
@@ -89,31 +107,30 @@ def _found(rows: Sequence[Row]) -> dict[str, Runs]:
         if whole or folds:
             small = {loss: folds[loss, RATE] for loss in LOSSES if folds.get((loss, RATE))}
             order = {loss: whole[loss] for loss in LOSSES if loss in whole}
-            found[name] = Runs(order, small, folds.get((LOSS, LARGE_RATE), {}))
+            found[name] = Runs(order, small, folds.get((PLAIN, LARGE_RATE), {}))
     return found
 
 
-def _claims(name: str, runs: Runs) -> Iterator[Claim]:
+def claims_of(layout: Layout, name: str, runs: Runs) -> Iterator[Claim]:
     """What the text says of the figures, in one condition."""
-    where = TITLES[name]
-    own, other = runs.whole.get(LOSS), runs.whole.get(REFERENCE)
-    for metric, part in (("train_accuracy", "training"), ("accuracy", "test")):
-        says = f"Figure 2: EErr ends above NegLog on {part} rows; {where}"
-        if own is None or other is None:
-            yield Claim(says, "above", "", None, headline=part == "test")
-            continue
-        ours, theirs = 100 * own.metrics[metric], 100 * other.metrics[metric]
-        text = f"{ours:.1f} against {theirs:.1f}: {signed(ours - theirs, 1)}"
-        yield Claim(says, "above", text, ours > theirs, headline=part == "test")
-    says = f"Figure 2: EErr stays behind at first, and catches up; {where}"
+
+    def claim(key: str, ours: str, holds: bool | None) -> Claim:
+        return layout.claim(key, ours, holds if ours else None, where=TITLES[name])
+
+    own, other = runs.whole.get(PLAIN), runs.whole.get(REFERENCE)
     if own is None or other is None:
-        yield Claim(says, "yes", "", None)
+        for key in ("train_accuracy", "accuracy", "late"):
+            yield claim(key, "", None)
     else:
+        for metric in ("train_accuracy", "accuracy"):
+            ours, theirs = 100 * own.metrics[metric], 100 * other.metrics[metric]
+            text = f"{ours:.1f} against {theirs:.1f}: {signed(ours - theirs, 1)}"
+            yield claim(metric, text, ours > theirs)
         curve, reference = own.curves["test_accuracy"], other.curves["test_accuracy"]
         epochs, end = lag(curve, reference), 100 * (curve[-1] - reference[-1])
         text = f"behind in {epochs} epochs; {signed(end, 1)} in the last"
-        yield Claim(says, "yes", text, epochs > 0 and -end <= BEHIND)
-    pairs, large, leaky = runs.pairs(LOSS), runs.pairs("large"), runs.pairs(LEAKY)
+        yield claim("late", text, epochs > 0 and -end <= BEHIND)
+    pairs, large, leaky = runs.pairs(PLAIN), runs.pairs("large"), runs.pairs(LEAKY)
     count = len(pairs)
     behind = sum(
         lag(own.curves["validation_accuracy"], other.curves["validation_accuracy"]) > 0
@@ -121,75 +138,120 @@ def _claims(name: str, runs: Runs) -> Iterator[Claim]:
     )
     above = sum(own.metrics["accuracy"] > other.metrics["accuracy"] for own, other in pairs)
     held, still, never = (sum(stuck(*pair) for pair in some) for some in (pairs, large, leaky))
-    for says, paper, number, of, holds in (
-        ("Figure 3: EErr stays behind at first", "every fold", behind, count, behind == count),
-        ("Figure 3: EErr ends above on test rows", "many folds", above, count, above >= count / 2),
-        ("Figure 3: EErr is stuck", "1 of 10", held, count, 0 < held < count / 2),
-        (
-            *("Section 3.1: EErr at 1e-2 is stuck", "no less often"),
-            *(still, len(large), still >= max(1, held)),
-        ),
-        ("Section 3.1: LEErr is stuck", "no fold", never, len(leaky), never == 0),
+    for key, number, of, holds in (
+        ("behind", behind, count, behind == count),
+        ("above", above, count, above >= count / 2),
+        ("stuck", held, count, 0 < held < count / 2),
+        ("large", still, len(large), still >= max(1, held)),
+        ("leaky", never, len(leaky), never == 0),
     ):
-        counts = f"{number} of {of}" if of else ""
-        yield Claim(f"{says}; {where}", paper, counts, holds if of else None)
+        yield claim(key, f"{number} of {of}" if of else "", holds)
     apart = number_of(orders(own, other) for own, other in pairs)
-    yield Claim(
-        f"Figure 4: orders of magnitude between gradient norms; {where}",
-        "2",
-        "" if apart is None else f"{apart.mean:.1f}",
-        None if apart is None else ORDERS[0] <= apart.mean <= ORDERS[1],
-    )
+    near = apart is not None and ORDERS[0] <= apart.mean <= ORDERS[1]
+    yield claim("orders", f"{apart.mean:.1f}" if apart else "", near)
 
 
-def _figure_3(found: Mapping[str, Runs], facts: Mapping[str, Any]) -> Section:
-    lines, beside = [], []
+def _accuracies(title: str, lines: Sequence[Line], lowest: float = _LOWEST) -> Panel:
+    """From what these curves reach down to, in fives, up to what they reach."""
+    values = [value for line in lines for value in line.y]
+    low = max(lowest, 5 * ((min(values, default=lowest) - 0.5) // 5))
+    high = max(values, default=100.0)
+    limits = (low, high + 0.05 * (high - low))
+    labels = ("epoch", "accuracy (%)", _EPOCHS)
+    return Panel(title, lines, *labels, log="x", y_range=limits)
+
+
+def _curves(
+    rows: Iterable[Row],
+    curve: str,
+    width: float,
+    *,
+    dash: str = "",
+    more: str = "",
+    by: float = 100,
+) -> list[Line]:
+    lines = []
+    for row in rows:
+        values = [by * value for value in row.curves[curve]]
+        look, epochs = _LOOK[row.loss], range(1, len(values) + 1)
+        label = LOSSES[row.loss] + more
+        lines.append(Line(epochs, values, label, look.colour, "", dash or look.dash, width))
+    return lines
+
+
+def _figure_2(layout: Layout, found: Found) -> tuple[Chart, ...]:
+    """Accuracy on training and test rows by epoch."""
+    shown = [
+        _accuracies(f"{TITLES[name]}: {where}", _curves(runs.whole.values(), curve, 1.6))
+        for name, runs in found.items()
+        for curve, where in (("train_accuracy", "training rows"), ("test_accuracy", "test rows"))
+        if runs.whole
+    ]
+    return layout.panels("leerr-figure-2", shown)
+
+
+def _conditions(width: float, shown: Sequence[Panel], **how: Any) -> Figure:
+    """Titles in two lines on a wide page, for three of them do not fit side by side."""
+    cut = [replace(one, title=one.title.replace(", ", ",\n")) for one in shown]
+    return panels(width, cut if width > 5 else shown, **how)
+
+
+def _beside(
+    found: Found, theirs: Number, ours: Callable[[Runs], Number | None]
+) -> list[Comparison]:
+    numbers = {TITLES[name]: ours(runs) for name, runs in found.items()}
+    return [Comparison((title,), theirs, one) for title, one in numbers.items() if one]
+
+
+def _stuck_of_ten(runs: Runs) -> Number | None:
+    held = [stuck(*pair) for pair in runs.pairs(PLAIN)]
+    return Number(10 * sum(held) / len(held), None, len(held)) if held else None
+
+
+def _figure_3(layout: Layout, found: Found) -> Section:
+    lines, small, large = [], [], []
     for name, runs in found.items():
-        groups = [(LOSSES[loss], RATE, list(by.values())) for loss, by in runs.folds.items()]
-        groups.append((LOSSES[LOSS], LARGE_RATE, list(runs.large.values())))
+        groups = [(loss, RATE, list(by.values())) for loss, by in runs.folds.items()]
+        groups.append((PLAIN, LARGE_RATE, list(runs.large.values())))
         for loss, rate, own in groups:
             errors = [100 * (1 - row.metrics["accuracy"]) for row in own]
             if errors:
                 epochs = float(np.mean([row.metrics["epochs"] for row in own]))
-                worst = f"{max(errors):.2f}"
-                means = (str(number_of(errors)), f"{min(errors):.2f}", worst, f"{epochs:.0f}")
-                lines.append((TITLES[name], loss, f"{rate:g}", *means))
-        pairs = runs.pairs(LOSS)
-        if pairs:
-            held = sum(stuck(own, other) for own, other in pairs)
-            ours = Number(10 * held / len(pairs), None, len(pairs))
-            theirs = Number(float(THEIRS["stuck"]), None, 10)
-            beside.append(Comparison((TITLES[name],), theirs, ours))
-    grid = Grid(
-        title="Test error of the best development epoch, in per cent, over the folds",
-        head=("condition", "loss", "rate", "error", "best", "worst", "epochs"),
-        rows=tuple(lines),
-        note=f"Epochs: when patience, or epoch {facts['epochs']}, ended the runs, on average.",
-    )
-    return Section(
-        title="Figure 3",
-        beside=tuple(beside),
-        beside_head=("runs of EErr that are stuck",),
-        unit="of ten",
-        slack=1.0,
-        grids=(grid,),
-        charts=(folds_chart(found, TITLES), large_rate_chart(found, TITLES)),
+                ends = (f"{min(errors):.2f}", f"{max(errors):.2f}", f"{epochs:.0f}")
+                lines.append(
+                    (TITLES[name], LOSSES[loss], f"{rate:g}", str(number_of(errors)), *ends)
+                )
+        every = [row for by in runs.folds.values() for row in by.values()]
+        small.append(_accuracies(TITLES[name], _curves(every, "validation_accuracy", 0.8)))
+        plain = runs.folds.get(PLAIN, {}).values()
+        both = _curves(plain, "validation_accuracy", 0.6, more=", 1e-4")
+        both += _curves(runs.large.values(), "validation_accuracy", 1.0, dash="-", more=", 1e-2")
+        large.append(_accuracies(TITLES[name], both, lowest=0.0))
+    return layout.section(
+        "figure-3",
+        beside=_beside(found, Number(float(THEIRS["stuck"]), None, 10), _stuck_of_ten),
+        grids=[layout.grid("errors", lines)],
+        charts=[
+            *layout.panels("leerr-figure-3", small, draw=_conditions),
+            *layout.panels("leerr-large-rate", large, draw=_conditions),
+        ],
     )
 
 
-def _figure_4(found: Mapping[str, Runs]) -> Section:
-    beside = []
+def _figure_4(layout: Layout, found: Found) -> Section:
+    """The mean norm of the gradient with respect to the logits, of one fold."""
+    folds = {fold for runs in found.values() for by in runs.folds.values() for fold in by}
+    first, shown = min(folds, key=int), []
+    ticks = {10.0**e: power(10.0**e) for e in range(-4, 1)}
     for name, runs in found.items():
-        ours = number_of(orders(own, other) for own, other in runs.pairs(LOSS))
-        if ours is not None:
-            theirs = Number(THEIRS["orders"], None, 1)
-            beside.append(Comparison((TITLES[name],), theirs, ours))
-    known = sorted({f for r in found.values() for by in r.folds.values() for f in by}, key=int)
-    return Section(
-        title="Figure 4",
-        beside=tuple(beside),
-        beside_head=("norms of NegLog's gradients over EErr's",),
-        unit="orders of magnitude",
-        slack=0.5,
-        charts=(norms_chart(found, TITLES, known[0]),),
-    )
+        own = [by[first] for by in runs.folds.values() if first in by]
+        lines = _curves(own, "gradient_norm", 1.6, by=1)
+        axes = ("epoch", "gradient norm", _EPOCHS, ticks)
+        shown.append(Panel(TITLES[name], lines, *axes, log="xy", y_range=(2e-4, 1.5)))
+    theirs = Number(THEIRS["orders"], None, 1)
+    return layout.section(
+        "figure-4",
+        beside=_beside(found, theirs, lambda runs: number_of(
+            orders(own, other) for own, other in runs.pairs(PLAIN))),
+        charts=layout.panels("leerr-figure-4", shown, draw=_conditions, fold=first),
+    )  # fmt: skip

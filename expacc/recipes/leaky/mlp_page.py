@@ -1,30 +1,34 @@
 """The page of leerr-mnist-mlp."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from expacc.recipes.leaky.charts import curves_chart, pairs_chart
 from expacc.recipes.leaky.mlp import NOISES
-from expacc.recipes.leaky.plateaus import LOSSES
-from expacc.recipes.leaky.significance import Compared, compare
-from expacc.recipes.page import Claim, Comparison, Grid, Page, Section, number_of
-from expacc.recipes.paper import numbers
+from expacc.recipes.leaky.protocol import LEAKY, LOSSES, REFERENCE, Compared, compare
+from expacc.recipes.page import Claim, Comparison, Page, Section, number_of
+from expacc.recipes.paper import Layout, load_paper, numbers
+from expacc.report.loss_names import MUTED, looks
+from expacc.report.panels import Line, Panel
 from expacc.report.words import listed, p_text, p_value_text, share_text, signed
 from expacc.runner.rows import Row
 from expacc.stats import corrected_paired_t
 
 __all__ = ["write"]
 
-LEAKY, REFERENCE = "leaky_expected_error", "cross_entropy"
 TABLE_4 = {
     (float(noise), loss): number
     for noise, by_loss in numbers("leaky", "table_4").items()
     for loss, number in by_loss.items()
 }
 MARGINS = {noise: TABLE_4[noise, LEAKY].mean - TABLE_4[noise, REFERENCE].mean for noise in NOISES}
+PROTOCOLS: dict[str, str] = load_paper("leaky")["protocols"]
+LATE = 5  # epochs after the first steep fall
+_PAIR = (REFERENCE, LEAKY)
+_LOOK = looks(set(LOSSES))
 
 Errors = dict[tuple[float, str], dict[str, float]]  # noise, loss → fold → error in per cent
 Tests = dict[float, tuple[Compared, float]]  # noise → LEErr less NegLog, and the corrected p
@@ -32,28 +36,45 @@ Tests = dict[float, tuple[Compared, float]]  # noise → LEErr less NegLog, and 
 
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page from the rows that there are."""
-    finals = [row for row in rows if row.kind == "final" and row.failure is None]
-    trials = [row for row in rows if row.kind == "trial" and row.failure is None]
+    finals, trials = (
+        [row for row in rows if row.kind == kind and row.failure is None]
+        for kind in ("final", "trial")
+    )
     errors: Errors = {cell: {} for cell in TABLE_4}
     for row in finals:
         errors[row.noise, row.loss][row.fold] = 100 * (1 - row.metrics["accuracy"])
     tests = _compared(errors, facts)
-    sections = [_numbers(errors)]
-    if tests:
-        sections.append(_margins(errors, tests))
-    if finals:
-        sections.append(_training(finals, len(trials)))
-    return Page(
-        title="A network on MNIST, with and without wrong labels",
-        claim=(
-            "A 300-200-100 network with dropout on MNIST makes fewer errors with the leaky "
-            "expected error (LEErr) than with negative log likelihood (NegLog), by a slight but "
-            "significant margin, which grows where 5 % of the labels are drawn at random (Table 4)."
+    layout = Layout(
+        "leaky",
+        "leerr-mnist-mlp",
+        {
+            **facts,
+            "about": PROTOCOLS[facts["protocol"]],
+            "rate": listed(facts["rates"]),
+            "dropout": listed(facts["dropouts"]),
+            "at_end": sum(row.metrics["stopped"] == 0 for row in trials),
+            "trials": len(trials),
+        },
+    )
+    lines = [
+        (
+            *(_labels(noise), signed(one.difference), signed(MARGINS[noise])),
+            *(f"{one.fewer} of {one.folds}", p_value_text(one.p_value), p_value_text(corrected)),
+        )
+        for noise, (one, corrected) in tests.items()
+    ]
+    pairs = [_pairs(errors, noise) for noise in NOISES] if tests else []
+    return layout.page(
+        (
+            layout.section("table-4", beside=_beside(errors)),
+            layout.section(
+                "margin",
+                grids=[layout.grid("margins", lines)],
+                charts=layout.panels("leerr-mlp-folds", pairs),
+            ),
+            _training(layout, finals),
         ),
-        answer="",
-        sections=tuple(sections),
-        deviations=_deviations(trials, facts),
-        claims=_claims(tests),
+        _claims(layout, tests),
     )
 
 
@@ -75,64 +96,30 @@ def _labels(noise: float) -> str:
     return f"{share_text(noise)} drawn at random" if noise else "as they are"
 
 
-def _claims(tests: Tests) -> tuple[Claim, ...]:
-    found = []
+def _claims(layout: Layout, tests: Tests) -> Iterator[Claim]:
     for noise in NOISES:
         one, _ = tests.get(noise, (None, 0.0))
         ours = f"{signed(one.difference)}, {p_text(one.p_value)}" if one else ""
-        says = f"LEErr makes significantly fewer errors than NegLog; labels {_labels(noise)}"
         holds = None if one is None else one.says() == "win"
-        found.append(Claim(says, signed(MARGINS[noise]), ours, holds, headline=True))
+        words = {"labels": _labels(noise), "margin": signed(MARGINS[noise])}
+        yield layout.claim("fewer", ours, holds, **words)
     gaps = [tests[noise][0].difference for noise in NOISES if noise in tests]
-    both = len(gaps) == len(NOISES)
-    grows = Claim(
-        "the margin of LEErr is larger with wrong labels than without",
-        " and ".join(signed(MARGINS[noise]) for noise in reversed(NOISES)),
-        " and ".join(signed(gap) for gap in reversed(gaps)),
-        gaps[1] < gaps[0] if both else None,
+    theirs, ours = (
+        " and ".join(signed(gap) for gap in reversed(some))
+        for some in (list(MARGINS.values()), gaps)
     )
-    return (*found, grows)
+    holds = gaps[1] < gaps[0] if len(gaps) == len(NOISES) else None
+    yield layout.claim("grows", ours, holds, margins=theirs)
 
 
-def _numbers(errors: Errors) -> Section:
-    beside = []
+def _beside(errors: Errors) -> Iterator[Comparison]:
     for (noise, loss), theirs in TABLE_4.items():
         ours = number_of(errors[noise, loss].values())
         note = f"{ours.count} of 10 folds" if ours and ours.count < 10 else ""
-        beside.append(Comparison((_labels(noise), LOSSES[loss]), theirs, ours, note))
-    return Section(
-        title="Table 4",
-        text=("Error rates on the 10,000 test rows, in per cent, over the folds.",),
-        beside=tuple(beside),
-        beside_head=("labels", "loss"),
-        unit="points of error",
-        slack=0.0,
-    )
+        yield Comparison((_labels(noise), LOSSES[loss]), theirs, ours, note)
 
 
-def _margins(errors: Errors, tests: Tests) -> Section:
-    grid = Grid(
-        title="LEErr less NegLog, in points of error",
-        head=("labels", "ours", "paper's", "fewer on", "p, paired t", "p, corrected t"),
-        rows=tuple(
-            (
-                _labels(noise),
-                signed(one.difference),
-                signed(MARGINS[noise]),
-                f"{one.fewer} of {one.folds}",
-                p_value_text(one.p_value),
-                p_value_text(corrected),
-            )
-            for noise, (one, corrected) in tests.items()
-        ),
-        note="Fewer on: the folds on which LEErr makes fewer errors. The corrected t test allows "
-        "for training rows that folds have in common; the paper's paired t test does not.",
-    )
-    chart = pairs_chart(errors, TABLE_4, NOISES, _labels)
-    return Section(title="The margin", grids=(grid,), charts=(chart,))
-
-
-def _training(finals: Sequence[Row], trials: int) -> Section:
+def _training(layout: Layout, finals: Sequence[Row]) -> Section:
     """What was chosen, and how training went."""
     lines = []
     for noise, loss in TABLE_4:
@@ -145,34 +132,50 @@ def _training(finals: Sequence[Row], trials: int) -> Section:
             epochs = float(np.mean([row.metrics["best_epoch"] for row in own]))
             held = 100 * (1 - float(np.mean([row.metrics["validation_accuracy"] for row in own])))
             lines.append((_labels(noise), LOSSES[loss], chosen, f"{epochs:.0f}", f"{held:.2f}"))
-    grid = Grid(
-        title=f"What {trials} runs were narrowed down to, by development rows",
-        head=("labels", "loss", "learning rate and dropout (folds)", "best epoch", "dev error"),
-        rows=tuple(lines),
-        note="The best epoch is the mean over folds. The development rows have wrong labels, too, "
-        "which no model can get right.",
-    )
-    return Section(title="Training", grids=(grid,), charts=(curves_chart(finals, NOISES, _labels),))
+    curves = [panel for noise in NOISES if (panel := _curves(finals, noise)).lines]
+    charts = layout.panels("leerr-mlp-curves", curves)
+    return layout.section("training", grids=[layout.grid("chosen", lines)], charts=charts)
 
 
-PROTOCOLS = {
-    "full": "Learning rates and dropout, the same for inputs and hidden units, were tried on every "
-    "fold; which ones the paper tried is not known.",
-    "short": "Nothing was tuned. The paper's own protocol takes more than a day on two cores; with "
-    "--device cuda it is the default, and --repeats 10 asks for it anywhere.",
-    "quick": "Only a glance, with one setting.",
-}
+def _pairs(errors: Errors, noise: float) -> Panel:
+    """NegLog and LEErr on the same folds, joined by lines; the paper's means as rings."""
+    own = [errors[noise, loss] for loss in _PAIR]
+    folds = sorted(own[0].keys() & own[1].keys())
+    lines = [Line([0, 1], [by[fold] for by in own], "", MUTED, width=0.8) for fold in folds]
+    for place, (loss, by_fold) in enumerate(zip(_PAIR, own, strict=True)):
+        colour, values = _LOOK[loss].colour, list(by_fold.values())
+        ring, named = [place + (-0.14, 0.14)[place]], "paper's mean" if place else ""
+        theirs = [TABLE_4[noise, loss].mean]
+        lines.append(Line(ring, theirs, named, colour, "o", "", 1, hollow=True))
+        if values:
+            mean, dots = [float(np.mean(values))] * 2, "a fold" if place else ""
+            lines.append(Line([place] * len(values), values, dots, colour, "o", ""))
+            lines.append(Line([place - 0.1, place + 0.1], mean, "", colour, width=2.5))
+    title, limits = f"labels {_labels(noise)}", (-0.35, 1.35)
+    return Panel(title, lines, "", "test error (%)", x_range=limits, more=_name_pair)
 
 
-def _deviations(trials: Sequence[Row], facts: Mapping[str, Any]) -> tuple[str, ...]:
-    at_end = sum(row.metrics["stopped"] == 0 for row in trials)
-    return (
-        f"Batches of {facts['batch']} rows and pixels from 0 to 1; the paper gives neither. "
-        "Folds are stratified. Wrong labels are exactly as many as are expected: of the 5 % that "
-        "are drawn anew one in ten stays right, so that 4.5 % are wrong.",
-        f"{PROTOCOLS[facts['protocol']]} Here: learning rate {listed(facts['rates'])}, dropout "
-        f"{listed(facts['dropouts'])}, {facts['all_folds']} folds of {facts['train_rows']:,} rows; "
-        "the paper has ten.",
-        f"Runs end after {facts['epochs']} epochs at the latest, or 30 without a better "
-        f"development accuracy; the paper has no limit. {at_end} of {len(trials)} came that far.",
-    )
+def _name_pair(axes: Axes) -> None:
+    axes.set_xticks([0, 1], [LOSSES[loss] for loss in _PAIR])
+
+
+def _curves(finals: Sequence[Row], noise: float) -> Panel:
+    """Development error by epoch, mean over the folds; one that has ended keeps its last value."""
+    lines = []
+    for loss in _PAIR:
+        curves = [
+            [100 * (1 - value) for value in row.curves["validation_accuracy"]]
+            for row in finals
+            if (row.noise, row.loss) == (noise, loss)
+        ]
+        if curves:
+            longest = max(map(len, curves))
+            padded = [[*curve, *[curve[-1]] * (longest - len(curve))] for curve in curves]
+            mean, epochs = np.mean(padded, axis=0).tolist(), range(1, longest + 1)
+            lines.append(Line(epochs, mean, LOSSES[loss], _LOOK[loss].colour, width=1.7))
+    # The first steep fall would flatten everything of interest.
+    low = min((min(line.y) for line in lines), default=0.0)
+    top = max((line.y[min(LATE, len(line.y)) - 1] for line in lines), default=1.0)
+    limits = (low - 0.08 * (top - low) - 0.02, top + 0.02)
+    labels = ("epoch", "development error (%)")
+    return Panel(f"labels {_labels(noise)}", lines, *labels, y_range=limits)

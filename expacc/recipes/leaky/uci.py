@@ -13,7 +13,7 @@ from typing import Any
 from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
 from expacc.data import SealedTest, Split, Table, TrainRows, derive_seed, find_tables, open_split
 from expacc.recipes import sources
-from expacc.recipes.leaky.start import xavier
+from expacc.recipes.leaky.protocol import LOSSES, xavier
 from expacc.recipes.paper import load_paper
 from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
@@ -28,7 +28,6 @@ MIN_EPOCHS, PATIENCE, MOST_EPOCHS = 100, 15, 1000
 QUICK_TABLES, QUICK_PAIRS = 2, 2
 FOLDER = "leerr-uci"
 NAMES: dict[str, str] = load_paper("leaky")["names"]
-LOSSES: dict[str, str] = load_paper("leaky")["losses"]
 
 
 def table_of(name: str) -> str:

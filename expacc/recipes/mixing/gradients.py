@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from expacc.functional import expected_error, mixed_expected_error
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
@@ -56,22 +56,14 @@ def plan(options: RecipeOptions) -> Work:
     )
 
 
-def _row(item: WorkItem, key: str, **more: Any) -> Row:
-    return Row(
-        key=f"{item.key}{key}",
-        item=item.key,
-        kind="final",
-        table=item.payload["part"],
-        loss="mixed_expected_error",
-        fold="",
-        **more,
-    )
+def _row(item: WorkItem, name: str, **more: Any) -> Row:
+    return final_row(item, name, table=item.payload["part"], loss="mixed_expected_error", **more)
 
 
 def failed_rows(item: WorkItem, reason: str) -> list[Row]:
     """The row of an item that gave none."""
     weights = {k: v for k, v in item.payload.items() if k.endswith("_weight")}
-    return [_row(item, "/failed", numbers=weights, failure=reason)]
+    return [_row(item, "failed", numbers=weights, failure=reason)]
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -111,7 +103,7 @@ def _mix(item: WorkItem, classes: int) -> Row:
     printed_rivals = shares * (error * p + ce)[:, None]  # Eq. 13, j ≠ y
     return _row(
         item,
-        f"/{classes}",
+        f"{classes}",
         numbers={"ce_weight": ce, "error_weight": error, "classes": classes},
         metrics={
             "peak": peak,

@@ -5,7 +5,7 @@ the same weights and see the same batches, as in the paper. The best epoch and l
 those of the validation rows; the sealed test rows are scored once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,16 +88,9 @@ class Shape:
         out = self.classes if shape == LINEAR else self.features + self.classes
         return out * (self.features + 1)
 
-    def seconds(self, shape: str, runs: int, settings: Mapping[str, Any]) -> float:
-        """About how long so many runs take on one core of a laptop, to order items by.
-
-        A step costs calls, whatever the number of runs, and then what moving weights and computing
-        slopes costs; measured on the tables of the paper.
-        """
-        calls, each = (350e-6, 1.5e-6) if shape == NETWORK else (200e-6, 0.2e-6)
-        each += 3e-9 * self.weights(shape) + 0.1e-6 * self.classes
-        steps = -(-self.train // settings["batch"]) * settings["epochs"]
-        return float(steps * (calls + runs * each))
+    def effort(self, shape: str) -> int:
+        """About what a run costs beside others, to begin with the long ones."""
+        return self.train * (500 + self.weights(shape))
 
 
 def plan(options: RecipeOptions) -> Work:
@@ -112,7 +105,7 @@ def plan(options: RecipeOptions) -> Work:
         "batch": BATCH,
         "epochs": QUICK_EPOCHS if options.quick else EPOCHS,
     }
-    items: list[tuple[float, WorkItem]] = []
+    items: list[tuple[int, WorkItem]] = []
     shared: dict[str, Any] = {}
     facts = {}
     for name, table in tables.items():
@@ -135,8 +128,7 @@ def plan(options: RecipeOptions) -> Work:
                     **how,
                 )
                 runs = len(part) * len(seeds) * len(EVERY) * len(RATES)  # none is trained again
-                guess = size.seconds(shape, runs, how)
-                items.append((guess, replace(item, runs=runs)))
+                items.append((size.effort(shape) * len(part), replace(item, runs=runs)))
     items.sort(key=lambda pair: -pair[0])
     missing = [sources.missing(FOLDER, *absent)] if absent else []
     return SWEEP.work(

@@ -1,19 +1,62 @@
-"""Which losses are told apart: the paper's paired t test, and what it underlines by it."""
+"""What the recipes of the leaky-expected-error paper share.
+
+The losses by the paper's names, the random weights that runs begin with, and the tests by which
+losses are told apart: its paired t test, and what it underlines by it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import torch
 from scipy import stats
 
+from expacc.data import generator
+from expacc.recipes.paper import load_paper
 from expacc.stats import combined_5x2_f
+from expacc.training import Layer, Trained
 
-__all__ = ["LEVEL", "Compared", "compare", "paired_t", "underlined"]
+__all__ = [
+    "LEAKY",
+    "LEVEL",
+    "LOSSES",
+    "PLAIN",
+    "REFERENCE",
+    "Compared",
+    "compare",
+    "paired_t",
+    "underlined",
+    "xavier",
+]
 
+LOSSES: dict[str, str] = load_paper("leaky")["losses"]  # loss → the paper's name
+REFERENCE, PLAIN, LEAKY = LOSSES
 LEVEL = 0.05
 
 # fold → error, of one loss; seeds of a fold are averaged before
 Errors = Mapping[str, float]
+
+
+def xavier(widths: Sequence[int], seed: int, *names: str | int) -> Trained:
+    """Weights uniform in ±√(6/(inputs + outputs)) of their layer, and biases 0.
+
+    Args:
+        widths: inputs, hidden layers, classes.
+        seed: the study's.
+        names: whose weights they are.
+
+    >>> start = xavier((4, 2), 0, "pima")
+    >>> start.layers[0].weight.shape, bool(start.layers[0].weight.abs().max() <= 1)
+    (torch.Size([2, 4]), True)
+    """
+    random = generator(seed, *names, "xavier")
+    layers = []
+    for into, out in pairwise(widths):
+        reach = (6 / (into + out)) ** 0.5
+        weight = random.uniform(-reach, reach, (out, into)).astype(np.float32)
+        layers.append(Layer(torch.from_numpy(weight), torch.zeros(out)))
+    return Trained(tuple(layers))
 
 
 def paired_t(differences: Sequence[float]) -> float:
@@ -23,7 +66,7 @@ def paired_t(differences: Sequence[float]) -> float:
     0.07418
     """
     values = np.asarray(differences, np.float64)
-    if values.size < 2 or np.abs(values).max() == 0:
+    if values.size < 2 or not values.any():
         return 1.0
     spread = float(values.std(ddof=1))
     if spread == 0:
@@ -64,22 +107,16 @@ def compare(first: Errors, second: Errors, test_rows: int) -> Compared | None:
     if len(both) < 2:
         return None
     differences = [first[fold] - second[fold] for fold in both]
+    strict = None
+    if both == [f"{pair}{half}" for pair in range(1, 6) for half in "ab"]:  # Alpaydin's test
+        strict = combined_5x2_f(np.array(differences).reshape(5, 2) / 100, test_rows).p_value
     return Compared(
         difference=float(np.mean(differences)),
         p_value=paired_t(differences),
-        strict_p=_strict(dict(zip(both, differences, strict=True)), test_rows),
+        strict_p=strict,
         folds=len(both),
         fewer=sum(value < 0 for value in differences),
     )
-
-
-def _strict(differences: Mapping[str, float], test_rows: int) -> float | None:
-    """Alpaydin's test, if the folds are 1a … 5b."""
-    folds = [f"{pair}{half}" for pair in range(1, 6) for half in "ab"]
-    if sorted(differences) != folds:
-        return None
-    table = np.array([differences[fold] / 100 for fold in folds]).reshape(5, 2)
-    return combined_5x2_f(table, test_rows).p_value
 
 
 def underlined(errors: Mapping[str, Errors], test_rows: int) -> tuple[str, ...]:
