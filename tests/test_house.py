@@ -14,7 +14,7 @@ import torch
 from losses import HEADS, LOSSES
 
 import expacc
-from expacc import functional, registry
+from expacc import functional, registry, stats
 from expacc.registry import SPECS
 from expacc.training import objective_of
 
@@ -143,9 +143,15 @@ CHOICES = [SPECS[name] for name in expacc.list_losses()]  # of the trainer and o
 NAMED = {room: getattr(expacc, room) for room in ("functional", "baselines", "schedules")}
 PUBLIC = {
     f"{where}.{name}": getattr(module, name)
-    for where, module in {"expacc": expacc, "expacc.registry": registry, **NAMED}.items()
+    for where, module in {
+        "expacc": expacc,
+        "expacc.registry": registry,
+        "stats": stats,
+        **NAMED,
+    }.items()
     for name in module.__all__
     if callable(getattr(module, name)) and name != "Schedule"
+    if module is not stats or name[0].islower()  # its results are described by their fields
 }
 LOSSES_DOCUMENTED = [
     *(getattr(functional, name) for name in functional.__all__),
@@ -250,6 +256,11 @@ def test_losses_are_documented_in_full(thing):
     first = inspect.getdoc(thing).splitlines()[0]
     assert first.startswith("Compute ")
     assert first.endswith(".")
+
+
+@pytest.mark.parametrize("thing", [expacc.ASAM, expacc.GradientNormalizer])
+def test_optimizers_are_documented_in_full(thing):
+    sections(thing, ["Definition", "Args", "Raises", "Example", "Reference"])
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
