@@ -49,13 +49,9 @@ def test_a_tree_comes_back(tmp_path):
     assert back["state"] == {0: {"step": torch.tensor(1.0)}, 1: {}}
 
 
-def test_nan_comes_back(tmp_path):
-    save_state(tmp_path / "a", {"loss": float("nan")})
+def test_nan_comes_back_and_tensors_are_there_for_any_reader(tmp_path):
+    save_state(tmp_path / "a", {"loss": float("nan"), "model": nn.Linear(2, 1).state_dict()})
     assert load_state(tmp_path / "a")["loss"] != load_state(tmp_path / "a")["loss"]
-
-
-def test_tensors_are_there_for_any_reader(tmp_path):
-    save_state(tmp_path / "a", {"model": nn.Linear(2, 1).state_dict()})
     assert set(load_file(tmp_path / "a")) == {"model/weight", "model/bias"}
 
 
@@ -72,19 +68,6 @@ def test_what_cannot_be_saved_is_named_and_the_old_file_stays(tmp_path, value, n
     save_state(tmp_path / "a", {"x": 1})
     with pytest.raises(TypeError, match=rf"scheduler/inner must consist of .*; got {named}"):
         save_state(tmp_path / "a", {"scheduler": {"inner": value}})
-    assert load_state(tmp_path / "a") == {"x": 1}
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    save_state(tmp_path / "a", {"x": 1})
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_state(tmp_path / "a", {"x": 2})
     assert load_state(tmp_path / "a") == {"x": 1}
     assert os.listdir(tmp_path) == ["a"]
 

@@ -58,45 +58,36 @@ def test_a_file_is_no_folder(tmp_path):
             Store.open(folder, STUDY)
 
 
-def test_a_full_disk_keeps_what_was_saved(tmp_path):
-    with Store.open(tmp_path, STUDY) as store:
-        store.save("a", [row()])
-        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
-        store._connection.execute(f"PRAGMA max_page_count = {pages}")
-        big = {str(number): number for number in range(2000)}
-        with pytest.raises(OSError, match="must have room to grow; the disk is full"):
-            store.save("b", [row("b/0", "b"), row("b/1", "b", numbers=big)])
-        assert store.done_items() == {"a"}
-        store.check()
-        store._connection.execute(f"PRAGMA max_page_count = {pages + 100}")
-        store.save("b", [row("b/0", "b"), row("b/1", "b", numbers=big)])
-        assert store.done_items() == {"a", "b"}
+def by_sql(path, statement):
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        file.execute(statement)
+
+
+FOREIGN = {
+    r"must be a study that expacc wrote; got: file is not a": lambda path: path.write_text(
+        "accuracy,0.93\n" * 100
+    ),
+    "got: an SQLite file of another program": lambda path: (
+        path.unlink(),
+        by_sql(path, "CREATE TABLE trials (number INTEGER)"),
+    ),
+    r"must have version 2 or older; got 3, .* Update expacc": lambda path: by_sql(
+        path, "PRAGMA user_version = 3"
+    ),
+}
 
 
 @pytest.mark.parametrize("reading", [False, True])
-def test_a_file_that_is_no_database(tmp_path, reading):
-    (tmp_path / "study.sqlite").write_text("accuracy,0.93\n" * 100)
-    with pytest.raises(ValueError, match=r"must be a study that expacc wrote; got: file is not a"):
-        Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
-    assert (tmp_path / "study.sqlite").read_text().startswith("accuracy")
-    Store.open(tmp_path, STUDY, resume=False).close()  # --overwrite is the cure
-
-
-@pytest.mark.parametrize("reading", [False, True])
-def test_a_database_of_another_program(tmp_path, reading):
-    with contextlib.closing(sqlite3.connect(tmp_path / "study.sqlite")) as other:
-        other.execute("CREATE TABLE trials (number INTEGER)")
-    with pytest.raises(ValueError, match="got: an SQLite file of another program"):
-        Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
-
-
-@pytest.mark.parametrize("reading", [False, True])
-def test_a_file_of_a_newer_version(tmp_path, reading):
+@pytest.mark.parametrize("sentence", FOREIGN)
+def test_a_file_of_another_kind_program_or_version(tmp_path, sentence, reading):
     Store.open(tmp_path, STUDY).close()
-    with contextlib.closing(sqlite3.connect(tmp_path / "study.sqlite")) as file:
-        file.execute("PRAGMA user_version = 3")
-    with pytest.raises(ValueError, match=r"must have version 2 or older; got 3, .* Update expacc"):
+    path = tmp_path / "study.sqlite"
+    FOREIGN[sentence](path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=sentence):
         Store.read(tmp_path) if reading else Store.open(tmp_path, STUDY)
+    assert path.read_bytes() == before
+    Store.open(tmp_path, STUDY, resume=False).close()  # --overwrite is the cure
 
 
 def test_a_file_without_tables_is_begun_anew(tmp_path):
