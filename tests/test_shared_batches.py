@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from test_training import assert_same as same_weights
+from test_training import table
 
 from expacc import functional
 from expacc.schedules import focus_gradual, focus_switch
@@ -19,12 +21,9 @@ CURVES = [
 OTHERS = [*CURVES, ("cross_entropy", {}, 0.05), ("hinge", {}, 0.02), ("exact", {"sigma": 1.0}, 0.1)]
 
 
-def problem(features=5, classes=3, rows=160, scale=1.0):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, features, generator=generator)
-    noise = torch.randn(rows, classes, generator=generator)
-    y = (x @ torch.randn(features, classes, generator=generator) + noise).argmax(1)
-    return TensorTable(x * scale, y, classes)
+def problem(scale=1.0):
+    rows = table(160)
+    return TensorTable(rows.features * scale, rows.labels, rows.classes)
 
 
 def runs_of(losses, lengths):
@@ -46,9 +45,7 @@ def alone(rows, run, config):
 def assert_same(one, other, atol=2e-6):
     assert one.best_epoch == other.best_epoch
     assert one.curves["validation_accuracy"] == other.curves["validation_accuracy"]
-    for mine, theirs in zip(one.model.layers, other.model.layers, strict=True):
-        torch.testing.assert_close(mine.weight, theirs.weight, atol=atol, rtol=1e-4)
-        torch.testing.assert_close(mine.bias, theirs.bias, atol=atol, rtol=1e-4)
+    same_weights(one, other, atol=atol, rtol=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

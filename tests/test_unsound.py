@@ -170,6 +170,8 @@ def test_slopes_of_training(bad):
                 logits[0, place, 3] = bad
                 batch = Batch(torch.zeros(1, 1, 8, dtype=torch.int64), 1 / 8, 8.0)
                 assert slope(logits, batch, numbers)[0, :, 3].isnan().all()
+            none = torch.full((1, classes, 8), bad)  # not taken for rows beyond the margin
+            assert slope(none, batch, numbers).isnan().any()
     overflow = torch.randn(1, 4, 8) * 1e30  # whose squares are not float32's
     batch = Batch(torch.zeros(1, 1, 8, dtype=torch.int64), 1 / 8, 8.0)
     for share in (1 / 8, torch.full((1, 1, 8), 1 / 8)):
