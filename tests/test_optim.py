@@ -227,38 +227,27 @@ def test_two_steps_by_hand(name, clears):
     assert (weight.grad is None) == clears
 
 
-def test_biases_climb_as_in_plain_sam_and_share_one_norm():
-    # weight 2, g = 1.5: T g = 3, T² g = 6; bias 5, g = 4: T = 1. ‖·‖ = 5, rho = 0.5: e = 0.6, 0.4.
-    weight = matrix(2)
-    bias, scalar = parameter(5.0), nn.Parameter(torch.tensor(7.0, dtype=torch.float64))
-    groups = [{"params": [weight]}, {"params": [bias, scalar], "lr": 1.0}]
-    optimizer = ASAM(torch.optim.SGD(groups, lr=0.1), rho=0.5, eta=0.0)
-    give((weight, bias, scalar), ([[1.5]], [4.0], 0.0))
-    optimizer.first_step()
-    close(weight, [[2.6]])
-    close(bias, [5.4])
-    close(scalar, 7)
-
-
 def test_matches_the_definition_on_a_network():
+    """Weights are stretched, biases and scalars climb as in plain SAM; groups share one norm."""
     model, data, target = problem()
     model = model.double()
-    optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1))
+    scalar = nn.Parameter(torch.tensor(0.7, dtype=torch.float64))
+    parameters = [*model.parameters(), scalar]
+    groups = [{"params": [p], "lr": 0.1 * place} for place, p in enumerate(parameters)]
+    optimizer = ASAM(torch.optim.SGD(groups, lr=0.1))
     assert (optimizer.rho, optimizer.eta) == (2.0, 0.01)
     assert ASAM(optimizer.base_optimizer, adaptive=False).rho == 0.05
-    functional.expected_error(model(data.double()), target).backward()
-    weights = [p.detach().clone() for p in model.parameters()]
-    gradients = [p.grad.clone() for p in model.parameters()]
+    functional.expected_error(model(data.double()) * scalar, target).backward()
+    weights = [p.detach().clone() for p in parameters]
+    gradients = [p.grad.clone() for p in parameters]
     stretch = [w.abs() + 0.01 if w.ndim > 1 else torch.ones_like(w) for w in weights]
-    norm = math.sqrt(
-        sum(float((t * g).square().sum()) for t, g in zip(stretch, gradients, strict=True))
-    )
+    stretched = [float((t * g).square().sum()) for t, g in zip(stretch, gradients, strict=True)]
+    norm = math.sqrt(sum(stretched))
     optimizer.first_step()
-    for p, w, t, g in zip(model.parameters(), weights, stretch, gradients, strict=True):
+    for p, w, t, g in zip(parameters, weights, stretch, gradients, strict=True):
         torch.testing.assert_close(p.detach(), w + 2.0 * t * t * g / norm, rtol=1e-12, atol=1e-14)
     optimizer.restore()
-    for p, w in zip(model.parameters(), weights, strict=True):
-        assert torch.equal(p, w)
+    assert all(map(torch.equal, parameters, weights))
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1.0, 1e4])
@@ -289,16 +278,21 @@ def test_a_zero_or_bad_gradient_gives_no_climb(adaptive, gradient):
     close(weight, [[0.9, -0.1]], rtol=1e-6)
 
 
-def test_a_radius_of_zero_is_the_base_optimizer():
+def test_a_radius_of_zero_is_the_base_optimizer_and_unused_parameters_stay():
     plain = nn.Parameter(torch.tensor([[1.0, 2.0]]))
-    sharp = nn.Parameter(plain.detach().clone())
-    base = torch.optim.SGD([plain], lr=0.1, momentum=0.9)
-    optimizer = ASAM(torch.optim.SGD([sharp], lr=0.1, momentum=0.9), rho=0)
+    sharp, idle = nn.Parameter(plain.detach().clone()), nn.Parameter(torch.ones(2, 2))
+    settings = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1.0}
+    base = torch.optim.SGD([plain], **settings)
+    optimizer = ASAM(torch.optim.SGD([sharp, idle], **settings), rho=0)
     for _ in range(5):
         base.zero_grad()
         quadratic(plain).backward()
         base.step()
         two_steps(optimizer, lambda: quadratic(sharp))
+    assert torch.equal(plain, sharp)
+    assert torch.equal(idle, torch.ones(2, 2))
+    optimizer.first_step()
+    optimizer.second_step()  # nothing has a gradient: nothing moves, nothing fails
     assert torch.equal(plain, sharp)
 
 
@@ -368,15 +362,6 @@ def test_a_failing_closure_leaves_the_weights():
     optimizer.first_step()  # and ready for the next
 
 
-def test_unused_parameters_stay():
-    used, idle = nn.Parameter(torch.tensor([[1.0, 2.0]])), nn.Parameter(torch.ones(2, 2))
-    optimizer = ASAM(torch.optim.SGD([used, idle], lr=0.1, weight_decay=1.0))
-    two_steps(optimizer, lambda: quadratic(used))
-    assert torch.equal(idle, torch.ones(2, 2))
-    optimizer.first_step()
-    optimizer.second_step()  # nothing has a gradient: nothing moves, nothing fails
-
-
 @pytest.mark.parametrize("closure", [True, False], ids=["closure", "two steps"])
 @pytest.mark.parametrize("outer", [True, False], ids=["on ASAM", "on its base"])
 def test_learning_rate_schedulers(outer, closure):
@@ -427,11 +412,18 @@ def test_state_of_asam_survives_a_file(base, tmp_path):
     assert resumed.rho == 0.3
 
 
-def test_copies_and_pickles():
+def test_groups_hooks_copies_and_pickles():
     model, data, target = problem()
     optimizer = ASAM(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), rho=0.3)
+    more, seen = nn.Parameter(torch.ones(1, 1)), []
+    optimizer.add_param_group({"params": [more], "lr": 1.0})
+    assert [group["lr"] for group in optimizer.base_optimizer.param_groups] == [0.1, 1.0]
+    hook = optimizer.register_step_post_hook(lambda *_: seen.append("after"))
+    optimizer.step(lambda: (functional.expected_error(model(data), target) * more).sum().backward())
+    assert seen == ["after"]
+    assert more != 1
+    hook.remove()
     torch.optim.lr_scheduler.StepLR(optimizer, 1)  # patches step on the object
-    two_steps(optimizer, lambda: functional.expected_error(model(data), target))
     for twin, its in (
         copy.deepcopy((model, optimizer)),
         pickle.loads(pickle.dumps((model, optimizer))),
@@ -440,20 +432,9 @@ def test_copies_and_pickles():
         assert its.rho == 0.3
         assert its.param_groups is its.base_optimizer.param_groups
         assert any(not torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters()))  # noqa: B905
+    assert "ASAM" in repr(optimizer)
     with pytest.raises(AttributeError, match="radius"):
         _ = optimizer.radius
-
-
-def test_groups_can_be_added_and_hooks_run():
-    first, second = nn.Parameter(torch.ones(1, 1)), nn.Parameter(torch.ones(1, 1))
-    optimizer = ASAM(torch.optim.SGD([first], lr=0.1))
-    optimizer.add_param_group({"params": [second], "lr": 1.0})
-    assert [group["lr"] for group in optimizer.base_optimizer.param_groups] == [0.1, 1.0]
-    seen = []
-    optimizer.register_step_post_hook(lambda *_: seen.append("after"))
-    optimizer.step(lambda: (first * second).sum().backward())
-    assert seen == ["after"]
-    assert "ASAM" in repr(optimizer)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
