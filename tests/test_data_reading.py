@@ -2,8 +2,9 @@
 
 import hashlib
 import os
+import re
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 from hostile.files import parquet, workbook
 
@@ -50,6 +51,8 @@ NOTED = [
      "1e400' is beyond float64"),
     ("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n", {}, "a: 1 × 'NA' read as missing"),
     ("a;y\n1,5;p\n2,25;q\n3;p\n", {}, "decimal ','", "--decimal ,"),
+    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {}, "Left out 'a': every value is the same."),
+    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {}, "Left out 'c': every value is missing."),
     (counted(lambda i: 2**53 + i, 9), {}, "a: integers beyond 2**53 are rounded"),
     (f"a,y\n{LONG},p\n9007199254740993,q\n", {}, "2**53"),
     ("a,y\n1e-400,p\n0,q\n2,q\n", {}, "too small for float64"),
@@ -75,6 +78,7 @@ REFUSED = [
     (KINDS, {"numeric": ["b"]}, r"line 3: 'x' is not a number, but 'b' is a column of"),
     (KINDS, {"numeric": ["a"], "categorical": [1]}, "both numeric and categorical"),
     (SIXTY + "inf,p\n", {}, "no feature is left"),
+    (parquet(a=[1.5, float("inf")], y=["p", "q"]), {}, "line 2: inf is not a number"),
     ("x,y\n1,a\n2," + "b" * 1001 + "\n3,a\n", {}, "line 3: a label of 'y' has 1,001 characters"),
 ]
 
@@ -93,20 +97,70 @@ def test_what_is_usual_is_not(write, text, options, part):
 @pytest.mark.parametrize(("text", "options", "sentence"), REFUSED)
 def test_what_cannot_be_a_table_is_refused_with_its_place(write, text, options, sentence):
     with pytest.raises(TableError, match=sentence) as caught:
-        read_table(write(text), **options)
-    assert caught.value.line == (3 if "line 3" in sentence else None)
+        read_table(write(text, "cars.parquet" if text[:4] == b"PAR1" else "cars.csv"), **options)
+    places = re.findall(r"line (\d)", sentence)
+    assert caught.value.line == (int(places[0]) if places else None)
 
 
 # Labels
 
 
-def test_labels_are_text(write):
-    table = read_table(write("x,y\n1,01\n2,1\n3,1.0\n4,1\n"))
-    assert table.target.texts() == ["01", "1", "1.0", "1"]
-    assert set(table.target.classes) == {"01", "1", "1.0"}
-    table = read_table(write('x,y\n1,Yes\n2,yes\n3," yes"\n4,yes.\n'))
-    assert table.target.texts() == ["Yes", "yes", " yes", "yes."]
-    assert read_table(write("x,y\n1,a\n2,\n3,?\n4,b\n")).rows == 2
+# A file, options, and the cells that come out: numbers or texts by column, None where missing; what
+# is left out has no cells.
+INF = float("inf")
+PQP = ["p", "q", "p"]
+HEAD = "@attribute a {0,1}\n@attribute b numeric\n@attribute y {p,q}\n@data\n"
+READ = [
+    ("x,y\n1,01\n2,1\n3,1.0\n4,1\n", {}, {"x": [1, 2, 3, 4], "y": ["01", "1", "1.0", "1"]}),
+    ('x,y\n1,Yes\n2,yes\n3," yes"\n4,yes.\n', {}, {"y": ["Yes", "yes", " yes", "yes."]}),
+    ("x,y\n1,a\n2,\n3,?\n4,b\n", {}, {"x": [1, 4], "y": ["a", "b"]}),
+    # a column is a number if every value is
+    ("a,b,y\n1,1,p\n?,2,q\n2.5,5more,p\n", {}, {"a": [1, None, 2.5], "b": ["1", "2", "5more"]}),
+    # NA is missing beside numbers, and a level elsewhere
+    ("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n", {},
+     {"a": [1, None, 2, 3], "b": ["x", "NA", "y", "x"], "c": ["NA", "NA", None, "NA"]}),
+    # words for what is missing, kinds and the decimal sign can be named
+    ("a,b,y\n1,x,p\n-999,NA,q\n2,?,p\n", {"missing": ["-999"]},
+     {"a": [1, None, 2], "b": ["x", "NA", "?"]}),
+    (workbook(["a", "b", "y"], [1, 5, "p"], [-999, 6, "q"], [2, 7, "p"]), {"missing": ["-999"]},
+     {"a": [1, None, 2], "b": [5, 6, 7], "y": PQP}),
+    (KINDS, {"categorical": ["a"]}, {"a": ["1", "2", "1"], "b": ["1", "x", "3"]}),
+    (KINDS, {"numeric": ["b"], "missing": ["x"]}, {"b": [1, None, 3]}),
+    ("a;y\n1,5;p\n2,25;q\n3;p\n", {"decimal": ","}, {"a": [1.5, 2.25, 3]}),
+    ("a,b,y\n2020-01-01,True,p\n2020-01-02,False,q\n", {},
+     {"a": ["2020-01-01", "2020-01-02"], "b": ["True", "False"]}),
+    # constant and missing columns are left out; one level and missing are two levels
+    ("a,b,c,d,e,y\n1,x,,5,x,p\n1,x,?,,,q\n1,x,,5,x,p\n", {},
+     {"a": None, "b": None, "c": None, "d": None, "e": ["x", None, "x"]}),
+    # what a file declares of its columns is kept
+    (HEAD + "0,1,p\n1,?,q\n0,3,p\n", {}, {"a": ["0", "1", "0"], "b": [1, None, 3]}),
+    (parquet(a=["1", "2"], b=[1, 2], y=["p", "q"]), {}, {"a": ["1", "2"], "b": [1, 2]}),
+    (parquet(a=[1.5, float("nan"), 2.5], y=PQP), {}, {"a": [1.5, None, 2.5]}),
+    (parquet(a=[1.5, INF, 2.5], y=PQP), {"missing": ["inf"]}, {"a": [1.5, None, 2.5]}),
+    # labels of any type are text
+    *((parquet(x=[1.5, 2.5, 3.5], y=labels), {}, {"y": [str(label) for label in labels]})
+      for labels in ([1, 2, 1], [1.0, 2.0, 1.0], [True, False, True], ["01", "1", "NA"])),
+    (workbook(["x", "y"], [1.5, 1], [2.5, "1.0"], [3.5, True]), {}, {"y": ["1", "1.0", "True"]}),
+]  # fmt: skip
+
+
+def cells(table, name):
+    if name == table.target.name:
+        return table.target.texts()
+    for column in table.columns:
+        if column.name == name:
+            known = column.levels if column.kind == "category" else None
+            pairs = zip(column.values.tolist(), column.missing.tolist(), strict=True)
+            return [None if gone else known[cell] if known else cell for cell, gone in pairs]
+    return None
+
+
+@pytest.mark.parametrize(("content", "options", "expected"), READ)
+def test_what_cells_mean(write, content, options, expected):
+    kinds = {b"PAR1": "t.parquet", b"PK\x03\x04": "t.xlsx", "@att": "t.arff"}
+    table = read_table(write(content, kinds.get(content[:4], "t.csv")), **options)
+    assert {name: cells(table, name) for name in expected} == expected
+    assert {entry.name for entry in table.dropped} == {n for n, c in expected.items() if c is None}
 
 
 @pytest.mark.parametrize("word", ["NA", "None", "null", "nan", "NaN", "N/A", "NULL"])
@@ -121,17 +175,10 @@ def test_words_for_nothing_are_labels(write, word):
     assert has_note(table, "1 row(s) without a label left out")
 
 
-def test_classes_are_in_natural_order(write):
-    assert read_table(write("x,y\n1,10\n2,9\n3,2\n")).target.classes == ("2", "9", "10")
-    assert read_table(write("x,y\n1,b\n2,10\n3,9\n")).target.classes == ("10", "9", "b")
-
-
-def test_typed_labels_become_text(write):
-    for labels in ([1, 2, 1], [1.0, 2.0, 1.0], [True, False, True], ["01", "1", "NA"]):
-        table = read_table(write(parquet(x=[1.5, 2.5, 3.5], y=labels), "t.parquet"))
-        assert table.target.texts() == [str(label) for label in labels]
-    table = read_table(write(workbook(["x", "y"], [1.5, 1], [2.5, "1.0"], [3.5, True]), "t.xlsx"))
-    assert table.target.texts() == ["1", "1.0", "True"]
+def test_classes_and_levels_are_in_natural_order(write):
+    table = read_table(write("x,z,y\n10,b,10\n9,10,9\n2,9,2\n"), categorical=["x"])
+    assert table.target.classes == column(table, "x").levels == ("2", "9", "10")
+    assert column(table, "z").levels == ("10", "9", "b")
 
 
 def test_renamed_labels_can_be_those_of_another_table(write):
@@ -155,10 +202,8 @@ def test_target_by_name_or_place_from_one(write, target, name):
     table = read_table(write(ABC), target=target)
     assert table.target.name == name
     assert has_note(table, "The target is 'c', the last column") == (target is None)
-
-
-def test_a_name_goes_before_a_place(write):
-    assert read_table(write("2,1\nx,3\ny,4\n"), target="2").target.classes == ("x", "y")
+    named = read_table(write("2,1\nx,3\ny,4\n"), target="2")  # a name goes before a place
+    assert named.target.classes == ("x", "y")
 
 
 # Numbers and categories
@@ -182,48 +227,6 @@ def test_not_numbers(text):
     assert to_numbers(Cells.of([text, "1"]), ()) is None
 
 
-def test_a_column_is_a_number_if_every_value_is(write):
-    table = read_table(write("a,b,y\n1,1,p\n?,2,q\n2.5,5more,p\n"))
-    assert column(table, "a").kind == "number"
-    assert np.array_equal(column(table, "a").values, [1, np.nan, 2.5], equal_nan=True)
-    assert column(table, "b").kind == "category"
-    assert column(table, "b").levels == ("1", "2", "5more")
-
-
-def test_na_is_missing_beside_numbers_and_a_level_elsewhere(write):
-    table = read_table(write("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n"))
-    assert np.isnan(column(table, "a").values[1])
-    assert column(table, "b").levels == ("NA", "x", "y")
-    assert column(table, "c").levels == ("NA",)
-    assert column(table, "c").missing.tolist() == [False, False, True, False]
-
-
-def test_missing_words_can_be_named(write):
-    text = "a,b,y\n1,x,p\n-999,NA,q\n2,?,p\n"
-    table = read_table(write(text), missing=["-999"])
-    assert np.isnan(column(table, "a").values[1])
-    assert column(table, "b").levels == ("?", "NA", "x")
-    book = write(workbook(["a", "b", "y"], [1, 5, "p"], [-999, 6, "q"], [2, 7, "p"]), "t.xlsx")
-    assert np.isnan(column(read_table(book, missing=["-999"]), "a").values[1])
-
-
-def test_kinds_and_decimals_can_be_asked_for(write):
-    path = write(KINDS)
-    assert column(read_table(path, categorical=["a"]), "a").levels == ("1", "2")
-    table = read_table(path, numeric=["b"], missing=["x"])
-    assert np.isnan(column(table, "b").values[1])
-    table = read_table(write("a;y\n1,5;p\n2,25;q\n3;p\n"), decimal=",")
-    assert column(table, "a").values.tolist() == [1.5, 2.25, 3]
-
-
-def test_constant_and_missing_columns_are_left_out_with_a_line(write):
-    table = read_table(write("a,b,c,d,e,y\n1,x,,5,x,p\n1,x,?,,,q\n1,x,,5,x,p\n"))
-    assert [entry.name for entry in table.dropped] == ["a", "b", "c", "d"]
-    assert [c.name for c in table.columns] == ["e"]  # one level and missing are two levels
-    assert has_note(table, "Left out 'a': every value is the same.")
-    assert has_note(table, "Left out 'c': every value is missing.")
-
-
 def test_id_like_text_is_left_out_and_id_like_numbers_are_doubted(write):
     rows = "".join(f"u{i:03},{1000 - 7 * i},{i % 5},{'pq'[i % 2]}\n" for i in range(120))
     table = read_table(write("user,ticket,x,y\n" + rows))
@@ -233,34 +236,6 @@ def test_id_like_text_is_left_out_and_id_like_numbers_are_doubted(write):
     kept = read_table(write("user,ticket,x,y\n" + rows), categorical=["user"], drop=["ticket"])
     assert [c.name for c in kept.columns] == ["user", "x"]
     assert has_note(kept, "Left out 'ticket': as asked.")
-
-
-def test_many_levels_are_in_natural_order(write):
-    rows = "".join(f"v{i % 60},{i},{'pq'[i % 2]}\n" for i in range(300))
-    levels = column(read_table(write("a,x,y\n" + rows)), "a").levels
-    assert (levels[0], len(levels)) == ("v0", 60)
-
-
-def test_dates_and_booleans_are_categories(write):
-    table = read_table(write("a,b,y\n2020-01-01,True,p\n2020-01-02,False,q\n"))
-    assert column(table, "a").levels == ("2020-01-01", "2020-01-02")
-    assert column(table, "b").levels == ("False", "True")
-
-
-def test_declared_kinds_are_kept(write):
-    head = "@attribute a {0,1}\n@attribute b numeric\n@attribute y {p,q}\n@data\n"
-    table = read_table(write(head + "0,1,p\n1,?,q\n0,3,p\n", "t.arff"))
-    assert column(table, "a").levels == ("0", "1")
-    assert column(table, "b").kind == "number"
-    table = read_table(write(parquet(a=["1", "2"], b=[1, 2], y=["p", "q"]), "t.parquet"))
-    assert column(table, "a").kind == "category"
-    nan = read_table(write(parquet(a=[1.5, float("nan"), 2.5], y=["p", "q", "p"]), "t.parquet"))
-    assert column(nan, "a").missing.tolist() == [False, True, False]
-    infinite = write(parquet(a=[1.5, float("inf")], y=["p", "q"]), "t.parquet")
-    with pytest.raises(TableError, match="line 2: inf is not a number"):
-        read_table(infinite)
-    more = write(parquet(a=[1.5, float("inf"), 2.5], y=["p", "q", "p"]), "t.parquet")
-    assert column(read_table(more, missing=["inf"]), "a").missing.tolist() == [False, True, False]
 
 
 # The header
@@ -290,21 +265,25 @@ def test_like_finds_columns_by_name_and_keeps_kinds(write):
     assert labelled.target.texts() == ["q", None]
 
 
-def test_like_says_what_is_missing_or_no_number(write):
-    train = read_table(write("a,b,y\n1,x,p\n2,z,q\n"))
-    with pytest.raises(TableError, match=r"new.csv, line 1: the column\(s\) 'a' are missing"):
-        read_table(write("b,y\nx,p\n", "new.csv"), like=train.schema)
-    with pytest.raises(TableError, match=r"new.csv, line 3: 'two' is not a number, but 'a'"):
-        read_table(write("a,b\n1,x\ntwo,x\n", "new.csv"), like=train.schema)
-    with pytest.raises(TableError, match="--no-header"):
-        read_table(write("1,x\n1,x\n", "new.csv"), like=train.schema)
+@pytest.mark.parametrize(
+    ("train", "new", "options", "sentence"),
+    [
+        ("a,b,y\n1,x,p\n2,z,q\n", "b,y\nx,p\n", {}, r"line 1: the column\(s\) 'a' are missing"),
+        ("a,b,y\n1,x,p\n2,z,q\n", "a,b\n1,x\ntwo,x\n", {}, "line 3: 'two' is not a number"),
+        ("a,b,y\n1,x,p\n2,z,q\n", "1,x\n1,x\n", {}, "--no-header"),
+        # column 4 is constant, and asked for all the same
+        ("p,1,5,7\nq,2,6,7\n", "1,5,7\n2,6,7\n", {"header": False, "target": 1},
+         "3 columns where the training table had 4"),
+    ],
+)  # fmt: skip
+def test_like_says_what_is_missing_or_no_number(write, train, new, options, sentence):
+    schema = read_table(write(train), **options).schema
+    options = {name: value for name, value in options.items() if name != "target"}
+    with pytest.raises(TableError, match=rf"new.csv.*{sentence}"):
+        read_table(write(new, "new.csv"), like=schema, **options)
 
 
-def test_without_header_a_column_that_is_not_there_is_noticed(write):
-    train = read_table(write("p,1,5,7\nq,2,6,7\n"), header=False, target=1)
-    assert [c.name for c in train.columns] == ["column 2", "column 3"]  # column 4 is constant
-    with pytest.raises(TableError, match="3 columns where the training table had 4"):
-        read_table(write("1,5,7\n2,6,7\n", "new.csv"), header=False, like=train.schema)
+def test_without_header_the_target_may_be_missing(write):
     last = read_table(write("1,5,p\n2,6,q\n"), header=False)
     new = read_table(write("1,5\n2,6\n", "new.csv"), header=False, like=last.schema)
     assert new.rows == 2
@@ -313,23 +292,17 @@ def test_without_header_a_column_that_is_not_there_is_noticed(write):
 # Files and folders
 
 
-def test_what_is_no_file(tmp_path, write):
-    with pytest.raises(TableError, match="no such file in"):
-        read_table(tmp_path / "none.csv")
-    with pytest.raises(TableError, match="it is a folder"):
-        read_table(tmp_path)
+def test_what_is_no_file(tmp_path, write, monkeypatch):
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(TableError, match="must be a file"):
-        read_table(tmp_path / "pipe.csv")
-
-
-def test_permission_is_a_sentence(write, monkeypatch):
+    for path, sentence in (
+        (tmp_path / "none.csv", "no such file in"),
+        (tmp_path, "it is a folder"),
+        (tmp_path / "pipe.csv", "must be a file"),
+    ):
+        with pytest.raises(TableError, match=sentence):
+            read_table(path)
     path = write("a,y\n1,p\n")
-
-    def refuse(self):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(type(path), "read_bytes", refuse)
+    monkeypatch.setattr(type(path), "read_bytes", Mock(side_effect=PermissionError(13, "denied")))
     with pytest.raises(TableError, match="may not be read by this user"):
         read_table(path)
 
