@@ -60,24 +60,17 @@ def imports(path: Path, *, at_start: bool = False) -> set[str]:
 
     ``at_start`` leaves out what a function imports when it is called.
     """
-    tree = ast.parse(path.read_text())
+    later = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda) if at_start else ()
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
     found: set[str] = set()
-    nodes = [tree] if at_start else []
-    walk = [] if at_start else list(ast.walk(tree))
     while nodes:
         node = nodes.pop()
-        walk.append(node)
-        nodes += [
-            below
-            for below in ast.iter_child_nodes(node)
-            if not isinstance(below, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        ]
-    for node in walk:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             below = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (below & MODULES.keys()) or {str(node.module)}
+        nodes += [below for below in ast.iter_child_nodes(node) if not isinstance(below, later)]
     return found
 
 
