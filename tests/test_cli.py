@@ -121,6 +121,7 @@ def test_dry_run_runs_nothing(there, capsys):
         (["compare", "iris", "--folds", "zz"], "folds must be 5x2, a number, RxK or holdout"),
         (["compare", "iris", "--inject-label-noise", "a"], "--inject-label-noise must be shares"),
         (["compare", "iris", "--inject-label-noise", "1.5"], "label_noise must lie in [0, 1)"),
+        (["compare", "iris", "--inject-label-noise", "1"], "label_noise must lie in [0, 1)"),
         (["compare", "iris", "--trials", "many"], "--trials"),
         (["compare", "iris", "--trials", "0"], "trials must be >= 1"),
         (["compare", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),

@@ -26,6 +26,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import expacc
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
@@ -402,3 +403,19 @@ BAD = [
 def test_refusals(call, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         call()
+
+
+# Every check of the installed scikit-learn, none excused
+
+
+@parametrize_with_checks(
+    [
+        AccuracyClassifier(),
+        AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
+        AccuracyClassifier(hidden_layer_sizes=(8,), epochs=30),
+        AccuracyClassifierCV(losses=("exact", "hinge")),
+    ]
+)
+def test_scikit_learns_checks(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or those with array_api_dispatch are skipped
+    check(estimator)
