@@ -144,13 +144,17 @@ def test_every_precision_trains(precision, asam):
     assert inner == {getattr(torch, precision)}
 
 
+class Two(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs["a"] + inputs["b"][0])
+
+
 def test_soft_targets_dense_targets_and_structured_inputs():
-    soft = F.one_hot(LABELS, 3).float()
-    model = network(0)
-    hard = quiet(model, [(ROWS, LABELS)], epochs=2, optimizer=sgd(model)).history
-    model = network(0)
-    again = quiet(model, [(ROWS, soft)], epochs=2, optimizer=sgd(model)).history
-    assert [r.accuracy for r in again] == [r.accuracy for r in hard]
+    soft, found = F.one_hot(LABELS, 3).float(), []
+    for target in (LABELS, soft):
+        model = network(0)
+        found.append(quiet(model, [(ROWS, target)], epochs=2, optimizer=sgd(model)).history)
+    assert [r.accuracy for r in found[0]] == [r.accuracy for r in found[1]]
 
     dense = nn.Conv2d(1, 3, 1)
     pictures, labels = torch.randn(5, 1, 4, 4), torch.randint(0, 3, (5, 4, 4))
@@ -158,16 +162,7 @@ def test_soft_targets_dense_targets_and_structured_inputs():
     record = quiet(dense, ([(pictures, labels)], [(pictures, labels)]), epochs=1).history[0]
     right = (dense(pictures).argmax(1) == labels)[1:].double().mean().item()
     assert record.validation_accuracy == pytest.approx(right)
-
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            return self.layer(inputs["a"] + inputs["b"][0])
-
-    quiet(Two(), [({"a": ROWS, "b": (ROWS,)}, LABELS)], epochs=1)
+    quiet(Two(6, 3), [({"a": ROWS, "b": (ROWS,)}, LABELS)], epochs=1)
 
 
 def test_a_nan_in_the_logits_is_no_hit():
@@ -208,18 +203,20 @@ def test_the_callers_randomness_and_loader_stay():
     assert numpy.array_equal(numpy.random.get_state()[1], old)  # noqa: NPY002
 
 
-def test_a_scheduler_per_epoch_and_plateau():
+@pytest.mark.parametrize(
+    ("make", "rate"),
+    [
+        (lambda o: lr_scheduler.StepLR(o, 1, gamma=0.5), 0.125),
+        # a threshold that nothing is better by
+        (lambda o: lr_scheduler.ReduceLROnPlateau(o, "min", 0.1, 0, 1e9, "abs"), 0.01),
+    ],
+)
+def test_a_scheduler_per_epoch_and_plateau(make, rate):
     model = network()
     optimizer = sgd(model, lr=1.0)
-    scheduler = lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    quiet(model, loader(), epochs=3, optimizer=optimizer, scheduler=scheduler)
-    assert optimizer.param_groups[0]["lr"] == 0.125
-    optimizer = sgd(model, lr=1.0)
-    plateau = lr_scheduler.ReduceLROnPlateau(
-        optimizer, threshold=1e9, threshold_mode="abs", patience=0
-    )
-    quiet(model, (loader(), loader()), epochs=3, optimizer=optimizer, scheduler=plateau)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+    settings = {"optimizer": optimizer, "scheduler": make(optimizer)}
+    quiet(model, (loader(), loader()), epochs=3, **settings)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
 def test_progress_is_on_stderr_or_silent(monkeypatch, capfd):

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import re
 from dataclasses import replace
 from html import escape
@@ -164,16 +165,6 @@ def test_the_same_rows_give_the_same_bytes(one):
         assert page(replace(record, rows=record.rows[::-1])) == text
 
 
-def test_files_are_written_whole(tmp_path):
-    record = sample(folds="holdout", trials=0)
-    text = page(record)
-    path = write_report(record, tmp_path / "new" / "folder")
-    assert path.name == "report.html"
-    assert path.read_text() == text
-    names = {file.name for file in path.parent.iterdir()}
-    assert names == {"report.html", "leaderboard.json", "leaderboard.csv", "suspects.csv"}
-
-
 def test_hostile_names_stay_text():
     text = page(hostile())
     reader = Reader(text)
@@ -187,10 +178,17 @@ def test_hostile_names_stay_text():
         assert " ".join(payload.split()) in reader.words, "shown as it was written"
 
 
+def test_files_are_written_whole(tmp_path):
+    record = sample(folds="holdout", trials=0)
+    path = write_report(record, tmp_path / "new" / "folder")
+    assert path.read_text() == page(record)
+    names = {file.name for file in path.parent.iterdir()}
+    assert names == {"report.html", "leaderboard.json", "leaderboard.csv", "suspects.csv"}
+
+
 def test_eighty_seven_tables_stay_small():
     names = tuple(f"table number {i}" for i in range(87))
-    record = sample(tables=names, rows=60, classes=3, folds="3", trials=1)
-    text = page(record)
+    text = page(sample(tables=names, rows=60, classes=3, folds="3", trials=1))
     assert len(text.encode()) < 1_500_000
     assert text.count("<svg xmlns") <= 20
 
@@ -217,18 +215,11 @@ def test_a_running_study_has_a_report(share, words):
 
 
 def test_a_study_with_failures_only_has_a_report():
-    text = page(sample(fail=[(loss, "*") for loss in LOSS_NAMES], outside=False, trials=0))
-    assert "failures" in sections(text)
-    assert "folds" not in sections(text)
-
-
-def test_colours_belong_to_losses():
-    few, all_of_them = looks({"cross_entropy", "exact"}), looks(set(LOSS_NAMES))
-    assert few["exact"] == all_of_them["exact"]
-    assert len({look.colour for look in all_of_them.values()}) == len(LOSS_NAMES)
-    assert all(look.colour in DARK for look in all_of_them.values())
-    own = looks({"cross_entropy", "exact", "mine"})
-    assert own["mine"].colour not in (own["exact"].colour, own["cross_entropy"].colour)
+    found = sections(
+        page(sample(fail=[(loss, "*") for loss in LOSS_NAMES], outside=False, trials=0))
+    )
+    assert "failures" in found
+    assert "folds" not in found
 
 
 def luminance(colour):
@@ -237,8 +228,13 @@ def luminance(colour):
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def test_lines_stand_out_by_day_and_by_night():
-    for look in looks(set(LOSS_NAMES)).values():
+def test_colours_belong_to_losses_and_stand_out_by_day_and_by_night():
+    few, all_of_them = looks({"cross_entropy", "exact"}), looks(set(LOSS_NAMES))
+    assert few["exact"] == all_of_them["exact"]
+    assert len({look.colour for look in all_of_them.values()}) == len(LOSS_NAMES)
+    own = looks({"cross_entropy", "exact", "mine"})
+    assert own["mine"].colour not in (own["exact"].colour, own["cross_entropy"].colour)
+    for look in all_of_them.values():
         day, night = luminance(look.colour), luminance(DARK[look.colour])
         assert (luminance("#fdfdfe") + 0.05) / (day + 0.05) >= 2.5
         assert (night + 0.05) / (luminance("#171c23") + 0.05) >= 4.5
@@ -334,15 +330,7 @@ def test_critical_difference_shows_every_method_and_group(accuracies):
         low, high = bar.get_xdata()
         for place, rank in enumerate(result.mean_ranks):
             assert (low <= rank <= high) == (first <= place <= last)
-
-
-def test_bars_on_one_line_do_not_touch(accuracies):
-    (axes,) = critical_difference_figure(critical_difference(accuracies, NAMES)).axes
-    bars = [line for line in axes.lines if line.get_linewidth() == 4]
-    for one in bars:
-        for other in bars:
-            if one is not other and one.get_ydata()[0] == other.get_ydata()[0]:
-                assert one.get_xdata()[1] < other.get_xdata()[0] or (
-                    other.get_xdata()[1] < one.get_xdata()[0]
-                )
-    assert len({bar.get_ydata()[0] for bar in bars}) > 1
+    places = sorted((bar.get_ydata()[0], *bar.get_xdata()) for bar in bars)
+    assert len({height for height, _, _ in places}) > 1
+    for (height, _, end), (next_height, start, _) in itertools.pairwise(places):
+        assert height != next_height or end < start  # bars on one line do not touch
