@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from expacc.compare.study import Settings, Study, load_record, plan_study, run_study
 from expacc.compare.suspects import suspects
 from expacc.data import flip_labels, read_table
-from expacc.report.loss_names import ACCURACY_TRAINED
+from expacc.report.words import ACCURACY_TRAINED
 
 CLASSES, SHARE, NAME = 10, 0.05, "flipped"
 CLEANLAB = ("self_confidence", "normalized_margin")

@@ -27,7 +27,7 @@ from expacc.recipes.exact.toy import (
     place_text,
     train_k_and_b,
 )
-from expacc.report.loss_names import loss_name
+from expacc.report.words import loss_name
 
 TEMPERATURES = {"three": (1.0, 4.0, 32.0), "five": (0.05, 0.15, 1.0, 4.0)}
 ABOUT_THE_PAPER = """

@@ -46,6 +46,15 @@ def as_version_1(folder):
         file.execute("VACUUM")
 
 
+def one_sentence(error, most):
+    """The words of a refusal, which are one sentence."""
+    sentence = str(error)
+    assert "\n" not in sentence
+    assert 20 < len(sentence) < most, sentence
+    assert sentence.endswith(".")
+    return sentence
+
+
 def told(folder):
     """All that a study says, or the sentence with which it is refused."""
     try:
@@ -55,11 +64,14 @@ def told(folder):
         texts = (leaderboard_json(record, board), leaderboard_csv(board))
         return (*texts, suspects_csv(record, found))
     except (ValueError, OSError) as error:
-        sentence = str(error)
-        assert "\n" not in sentence
-        assert 20 < len(sentence) < 900, sentence
-        assert sentence.endswith(".")
-        return sentence
+        return one_sentence(error, 900)
+
+
+def flipped(data, generator):
+    """The bytes with one bit, anywhere in them, turned round."""
+    data = bytearray(data)
+    data[generator.randrange(len(data))] ^= 1 << generator.randrange(8)
+    return bytes(data)
 
 
 def mutated(value, generator):

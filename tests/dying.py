@@ -44,18 +44,10 @@ def execute(item, shared):
         wrong = (test * len(loss)) % 5 == 0
         said = np.where(wrong, 1 - labels, labels).astype(np.int32)
         sure = np.full(len(test), 0.75, np.float32)
-        rows.append(
-            Row(
-                f"{item.key}|final|{loss}|0",
-                item.key,
-                "final",
-                "toy",
-                loss,
-                ask["fold"],
-                metrics={"accuracy": float((said == labels).mean())},
-                predictions=Predictions(test.astype(np.int32), said, sure, sure),
-            )
-        )
+        head = (f"{item.key}|final|{loss}|0", item.key, "final", "toy", loss, ask["fold"])
+        metrics = {"accuracy": float((said == labels).mean())}
+        predictions = Predictions(test.astype(np.int32), said, sure, sure)
+        rows.append(Row(*head, metrics=metrics, predictions=predictions))
     return rows
 
 

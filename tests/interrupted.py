@@ -65,22 +65,13 @@ def train(folder, watch=lambda: None, seed=11):
             nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.3), nn.Linear(16, 3)
         )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    result = fit(
-        model,
-        (DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=50)),
-        ScheduledLoss(Watched(watch), sigma=sigma_vision),
-        epochs=EPOCHS,
-        optimizer=optimizer,
-        scheduler=torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, STEPS * EPOCHS),
-        scheduler_every="step",
-        normalizer=GradientNormalizer(optimizer),
-        device="cpu",
-        checkpoint=folder,
-        checkpoint_every=2,
-        seed=seed,
-        progress=False,
-    )
-    return model, result
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, STEPS * EPOCHS)
+    settings = {"optimizer": optimizer, "scheduler": schedule, "scheduler_every": "step"}
+    settings |= {"normalizer": GradientNormalizer(optimizer), "epochs": EPOCHS, "seed": seed}
+    settings |= {"checkpoint": folder, "checkpoint_every": 2, "device": "cpu", "progress": False}
+    loaders = (DataLoader(data, batch_size=16, shuffle=True), DataLoader(data, batch_size=50))
+    loss = ScheduledLoss(Watched(watch), sigma=sigma_vision)
+    return model, fit(model, loaders, loss, **settings)
 
 
 def records(result):

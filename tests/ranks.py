@@ -66,16 +66,7 @@ CASES = {
 }
 
 
-def train(
-    loader,
-    *,
-    loss=lambda: F.cross_entropy,
-    asam=False,
-    wrapped=False,
-    epochs=3,
-    dtype=torch.float32,
-    **settings,
-):
+def train(loader, *, loss=lambda: F.cross_entropy, asam=False, wrapped=False, **settings):
     """Train; return the weights and the records."""
     loader = loader()
     dtype = next(iter(loader))[0].dtype
@@ -88,16 +79,10 @@ def train(
     if asam:
         optimizer = ASAM(optimizer, rho=0.3)
         settings["normalizer"] = GradientNormalizer(optimizer)
-    result = fit(
-        DistributedDataParallel(model) if wrapped and dist.is_initialized() else model,
-        (loader, DataLoader(data(57, dtype), batch_size=8)),
-        loss,
-        optimizer=optimizer,
-        epochs=epochs,
-        device="cpu",
-        progress=False,
-        **settings,
-    )
+    settings = {"epochs": 3, "device": "cpu", "progress": False, **settings}
+    trained = DistributedDataParallel(model) if wrapped and dist.is_initialized() else model
+    loaders = (loader, DataLoader(data(57, dtype), batch_size=8))
+    result = fit(trained, loaders, loss, optimizer=optimizer, **settings)
     weights = dict(model.named_parameters())
     if own:
         weights |= {"sigma": loss.log_sigma}

@@ -171,16 +171,8 @@ def sample(
         hard = random.gamma(1.3 + 0.3 * (place % 4), 0.8, rows)
         wrong = random.random(rows) < wrong_share
         labels[:classes] = np.arange(classes)[:rows]
-        facts[table] = TableFacts(
-            table,
-            rows,
-            64,
-            names,
-            labels,
-            tuple(notes),
-            f"{place:064x}",
-            targets[place % len(targets)],
-        )
+        more = (tuple(notes), f"{place:064x}", targets[place % len(targets)])
+        facts[table] = TableFacts(table, rows, 64, names, labels, *more)
         dealt = fold_rows(folds, rows, random)
         wobble = effect * random.normal(1, 0.35)
         for noise in noises:
@@ -212,17 +204,10 @@ def sample(
                             Row(*head, numbers, metrics, curves(metrics["accuracy"], random), told,
                                 seconds=1.5 if loss in losses else 0.3)
                         )  # fmt: skip
+    known = {"losses": list(losses), "label_noise": list(noises), "model": "linear", "seed": 7}
+    known |= {"trials": trials, "folds": folds, "seeds": seeds, **(settings or {})}
     return StudyRecord(
-        settings={
-            "losses": list(losses),
-            "model": "linear",
-            "trials": trials,
-            "folds": folds,
-            "seeds": seeds,
-            "label_noise": list(noises),
-            "seed": 7,
-            **(settings or {}),
-        },
+        settings=known,
         tables=facts,
         rows=tuple(found),
         versions={"expacc": "0.3.0", "torch": "2.13.0", "numpy": "2.4.6", "python": "3.11.9"},
@@ -235,19 +220,9 @@ def sample(
 def hostile(trials=0):
     """Every payload as a table, a column, a class, a note, a setting and in the command."""
     own = (PAYLOADS[0], PAYLOADS[29])  # losses of the user's own
-    return sample(
-        tables=PAYLOADS,
-        targets=PAYLOADS,
-        classes=len(PAYLOADS),
-        class_names=PAYLOADS,
-        rows=2 * len(PAYLOADS),
-        folds="3",
-        trials=trials,
-        losses=("cross_entropy", "exact", *own),
-        fail=[(own[1], "1")],
-        reason=PAYLOADS[3],
-        notes=PAYLOADS[:2],
-        command=" ".join(PAYLOADS),
-        settings={"model": PAYLOADS[1], "run": list(PAYLOADS), **{p: p for p in PAYLOADS}},
-        wrong_share=0.1,
-    )
+    named = {"tables": PAYLOADS, "targets": PAYLOADS, "class_names": PAYLOADS}
+    named |= {"reason": PAYLOADS[3], "notes": PAYLOADS[:2], "command": " ".join(PAYLOADS)}
+    named |= {"losses": ("cross_entropy", "exact", *own), "fail": [(own[1], "1")]}
+    settings = {"model": PAYLOADS[1], "run": list(PAYLOADS), **{p: p for p in PAYLOADS}}
+    sizes = {"classes": len(PAYLOADS), "rows": 2 * len(PAYLOADS), "folds": "3", "trials": trials}
+    return sample(**named, **sizes, settings=settings, wrong_share=0.1)

@@ -25,85 +25,89 @@ def ask(*rivals, accuracy=0.921):
 SEEN = " A true gain of {} points would have been seen in four of five such studies."
 
 
-def test_one_winner():
-    answer = ask(rival("EXACT", 0.952, 0.003), rival("focal", 0.93, 0.4))
-    assert answer.sentence == (
-        "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p = 0.003)."
-    )
-    assert (answer.choice, answer.beats) == ("EXACT", ("EXACT",))
-
-
-def test_several_winners_the_best_first():
-    answer = ask(rival("leaky", 0.94, 0.01), rival("EXACT", 0.952, 0.0003))
-    assert answer.sentence == (
+KEEP = ": keep cross entropy."
+# The rivals, the sentence, and who beats cross entropy, the best first.
+ONE_TABLE = {
+    "one winner": (
+        [rival("EXACT", 0.952, 0.003), rival("focal", 0.93, 0.4)],
+        "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p = 0.003).",
+        ("EXACT",),
+    ),
+    "two winners": (
+        [rival("leaky", 0.94, 0.01), rival("EXACT", 0.952, 0.0003)],
         "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p < 0.001); "
-        "so does leaky (+1.9)."
-    )
-    answer = ask(rival("a", 0.94, 0.01), rival("b", 0.952, 0.0003), rival("c", 0.93, 0.04))
-    assert answer.sentence.endswith("; so do a (+1.9) and c (+0.9).")
-    assert answer.beats == ("b", "a", "c")
-
-
-def test_a_higher_accuracy_by_chance_does_not_win():
-    answer = ask(rival("lucky", 0.96, 0.2), rival("EXACT", 0.952, 0.003))
-    assert answer.choice == "EXACT"
-
-
-def test_nothing_gained():
-    answer = ask(rival("EXACT", 0.923, 0.61), rival("focal", 0.9, 0.01))
-    assert answer.sentence == (
-        "No loss beats cross entropy on this data beyond chance (largest gain 0.2 points, "
-        "p = 0.61): keep cross entropy." + SEEN.format("0.6")
-    )
+        "so does leaky (+1.9).",
+        ("EXACT", "leaky"),
+    ),
+    "three winners": (
+        [rival("a", 0.94, 0.01), rival("b", 0.952, 0.0003), rival("c", 0.93, 0.04)],
+        "On car.csv b beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p < 0.001); "
+        "so do a (+1.9) and c (+0.9).",
+        ("b", "a", "c"),
+    ),
+    "a higher accuracy by chance does not win": (
+        [rival("lucky", 0.96, 0.2), rival("EXACT", 0.952, 0.003)],
+        "On car.csv EXACT beats cross entropy by 3.1 points (95.2 vs 92.1, 5×2 cv, p = 0.003).",
+        ("EXACT",),
+    ),
     # An interval of ± 0.41 points is a standard error of 0.209; two rivals: 2.24 + 0.84 of them.
-    assert (answer.choice, answer.beats) == ("cross entropy", ())
-
-
-def test_a_rejection_without_direction_is_no_win():
-    answer = ask(rival("EXACT", 0.943, 0.01, interval=(-0.02, 0.05)))
-    assert answer.sentence == (
+    "nothing gained": (
+        [rival("EXACT", 0.923, 0.61), rival("focal", 0.9, 0.01)],
+        "No loss beats cross entropy on this data beyond chance (largest gain 0.2 points, "
+        "p = 0.61)" + KEEP + SEEN.format("0.6"),
+        (),
+    ),
+    "a rejection without direction is no win": (
+        [rival("EXACT", 0.943, 0.01, interval=(-0.02, 0.05))],
         "No loss beats cross entropy on this data beyond chance (largest gain 2.2 points, "
-        "p = 0.010, but its splits disagree about the sign): keep cross entropy."
-        + SEEN.format("5.0")
-    )
-
-
-def test_the_reference_is_best():
-    answer = ask(rival("EXACT", 0.918, 0.4), rival("focal", 0.9, 0.01))
-    assert answer.sentence == (
+        "p = 0.010, but its splits disagree about the sign)" + KEEP + SEEN.format("5.0"),
+        (),
+    ),
+    "the reference is best": (
+        [rival("EXACT", 0.918, 0.4), rival("focal", 0.9, 0.01)],
         "No loss beats cross entropy on this data, it is the best itself (nearest EXACT, "
-        "0.3 points behind, p = 0.40): keep cross entropy." + SEEN.format("1.0")
-    )
+        "0.3 points behind, p = 0.40)" + KEEP + SEEN.format("1.0"),
+        (),
+    ),
+    "level": (
+        [rival("EXACT", 0.921, 1.0)],
+        "No loss beats cross entropy on this data (EXACT is level with it at 92.1, p = 1)"
+        + KEEP + SEEN.format("0.01"),
+        (),
+    ),
+    "it could have seen nothing": (
+        [rival("EXACT", 0.921, 1.0, interval=(-1.0, 1.0))],
+        "No loss beats cross entropy on this data (EXACT is level with it at 92.1, p = 1)"
+        + KEEP + " It could not have seen any gain.",
+        (),
+    ),
+    "the reference beats all": (
+        [rival("EXACT", 0.909, 0.01), rival("focal", 0.9, 0.004)],
+        "On car.csv cross entropy beats all 2 other losses (nearest EXACT, 1.2 points behind, "
+        "92.1 vs 90.9, 5×2 cv, p = 0.010)" + KEEP,
+        (),
+    ),
+    "the reference beats the one": (
+        [rival("EXACT", 0.909, 0.01)],
+        "On car.csv cross entropy beats EXACT (1.2 points behind, 92.1 vs 90.9, 5×2 cv, "
+        "p = 0.010)" + KEEP,
+        (),
+    ),
+}  # fmt: skip
 
 
-def test_level():
-    assert ask(rival("EXACT", 0.921, 1.0)).sentence == (
-        "No loss beats cross entropy on this data (EXACT is level with it at 92.1, p = 1): "
-        "keep cross entropy." + SEEN.format("0.01")
-    )
+@pytest.mark.parametrize(("rivals", "sentence", "beats"), ONE_TABLE.values(), ids=ONE_TABLE)
+def test_one_table(rivals, sentence, beats):
+    answer = ask(*rivals)
+    assert answer.sentence == sentence
+    assert (answer.choice, answer.beats) == ((*beats, "cross entropy")[0], beats)
 
 
 def test_more_claims_are_seen_less_easily():
-    few = answer_one_table("t", "a", 0.9, [rival("b", 0.9, 0.5, 0.9, (-0.01, 0.01))], protocol="")
-    many = answer_one_table(
-        "t", "a", 0.9, [rival("b", 0.9, 0.5, 0.9, (-0.01, 0.01))], protocol="", families=20
-    )
-    assert "gain of 1.4 points" in few.sentence  # (1.96 + 0.84) / 1.96
-    assert "gain of 2.0 points" in many.sentence  # (3.02 + 0.84) / 1.96
-    blind = ask(rival("EXACT", 0.921, 1.0, interval=(-1.0, 1.0)))
-    assert blind.sentence.endswith("keep cross entropy. It could not have seen any gain.")
-
-
-def test_the_reference_beats_all():
-    answer = ask(rival("EXACT", 0.909, 0.01), rival("focal", 0.9, 0.004))
-    assert answer.sentence == (
-        "On car.csv cross entropy beats all 2 other losses (nearest EXACT, 1.2 points behind, "
-        "92.1 vs 90.9, 5×2 cv, p = 0.010): keep cross entropy."
-    )
-    assert ask(rival("EXACT", 0.909, 0.01)).sentence == (
-        "On car.csv cross entropy beats EXACT (1.2 points behind, 92.1 vs 90.9, 5×2 cv, "
-        "p = 0.010): keep cross entropy."
-    )
+    rivals = [rival("b", 0.9, 0.5, 0.9, (-0.01, 0.01))]
+    for families, gain in ((1, "1.4"), (20, "2.0")):  # (1.96 or 3.02, + 0.84) / 1.96
+        answer = answer_one_table("t", "a", 0.9, rivals, protocol="", families=families)
+        assert f"gain of {gain} points" in answer.sentence
 
 
 @pytest.mark.parametrize("p_value", [0.0496, 0.04999, 0.0500001, 0.0504, 0.051, 0.9999, 0.001])

@@ -48,13 +48,9 @@ def test_a_tree_comes_back(tmp_path):
     assert back["state"] == {0: {"step": torch.tensor(1.0)}, 1: {}}
 
 
-def test_nan_comes_back(tmp_path):
-    save_state(tmp_path / "a", {"loss": float("nan")})
+def test_nan_comes_back_and_tensors_are_there_for_any_reader(tmp_path):
+    save_state(tmp_path / "a", {"loss": float("nan"), "model": nn.Linear(2, 1).state_dict()})
     assert load_state(tmp_path / "a")["loss"] != load_state(tmp_path / "a")["loss"]
-
-
-def test_tensors_are_there_for_any_reader(tmp_path):
-    save_state(tmp_path / "a", {"model": nn.Linear(2, 1).state_dict()})
     assert set(load_file(tmp_path / "a")) == {"model/weight", "model/bias"}
 
 
@@ -71,19 +67,6 @@ def test_what_cannot_be_saved_is_named_and_the_old_file_stays(tmp_path, value, n
     save_state(tmp_path / "a", {"x": 1})
     with pytest.raises(TypeError, match=rf"scheduler/inner must consist of .*; got {named}"):
         save_state(tmp_path / "a", {"scheduler": {"inner": value}})
-    assert load_state(tmp_path / "a") == {"x": 1}
-    assert os.listdir(tmp_path) == ["a"]
-
-
-def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
-    save_state(tmp_path / "a", {"x": 1})
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        save_state(tmp_path / "a", {"x": 2})
     assert load_state(tmp_path / "a") == {"x": 1}
     assert os.listdir(tmp_path) == ["a"]
 
@@ -145,12 +128,9 @@ def test_hostile_files_get_a_sentence(tmp_path, kind):
         load_state(tmp_path / "a")
     assert len(str(caught.value)) < 600
     assert "\n" not in str(caught.value)
-
-
-def test_another_version_gets_a_sentence(tmp_path):
-    with_header(tmp_path / "a", json.dumps({"version": 2, "state": {}}))
+    with_header(tmp_path / "b", json.dumps({"version": 2, "state": {}}))
     with pytest.raises(ValueError, match=r"must have version 1; got 2\."):
-        load_state(tmp_path / "a")
+        load_state(tmp_path / "b")
 
 
 def test_every_truncation_is_noticed(tmp_path):
@@ -189,13 +169,12 @@ def test_a_file_that_claims_a_gigabyte_is_refused_by_its_shapes(tmp_path, monkey
     data = keeper.path.read_bytes()
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
-    name = next(
-        name for name, part in header.items() if part.get("shape") == [1] and "bias" not in name
-    )
-    end = max(part["data_offsets"][1] for name, part in header.items() if "shape" in part)
-    header[name] = {"dtype": "F32", "shape": [2**28], "data_offsets": [end, end + 2**30]}
+    parts = {name: part for name, part in header.items() if "shape" in part}
+    name = next(name for name in parts if parts[name]["shape"] == [1] and "bias" not in name)
+    end = max(part["data_offsets"][1] for part in parts.values())
     # The claim lies behind all others; what it had is given to a tensor that nobody asks for.
-    header["left"] = {"dtype": "F32", "shape": [1], "data_offsets": old_place(data, size, name)}
+    header["left"] = parts[name]
+    header[name] = {"dtype": "F32", "shape": [2**28], "data_offsets": [end, end + 2**30]}
     text = json.dumps(header).encode()
     with keeper.path.open("wb") as file:
         file.write(len(text).to_bytes(8, "little") + text + data[8 + size :])
@@ -203,10 +182,6 @@ def test_a_file_that_claims_a_gigabyte_is_refused_by_its_shapes(tmp_path, monkey
     monkeypatch.setattr("expacc.training.checkpoint._whole", None)  # no tensor is read
     with pytest.raises(ValueError, match="must come from this same run; got"):
         keeper.load()
-
-
-def old_place(data, size, name):
-    return json.loads(data[8 : 8 + size])[name]["data_offsets"]
 
 
 # ------------------------------------------------------------------------------ killed runs

@@ -106,11 +106,8 @@ def test_dry_run_runs_nothing(there, capsys):
     assert not (there / "expacc-wine").exists()
     assert main(["compare", "iris", *TINY, "--dry-run"]) == 0
     assert "2 of 2 parts are done in expacc-iris." in capsys.readouterr().out
-
-
-def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
     assert main(["compare", "iris", "--losses", "all", "--dry-run", "--json"]) == 0
-    losses = json.loads(capsys.readouterr().out)["losses"]
+    losses = json.loads(capsys.readouterr().out)["losses"]  # all but one that never stands alone
     assert set(losses) == set(LOSS_NAMES) - {"complement_entropy"}
 
 
@@ -120,9 +117,11 @@ def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
         (["compare", "none.csv"], "none.csv: there is no such file"),
         (["compare", "iris", "--target", "zz"], "target 'zz' is not a column"),
         (["compare", "iris", "--losses", "zz"], "losses must be 'cross_entropy'"),
+        (["compare", "iris", "--losses", "complement_entropy"], "complement_entropy"),
         (["compare", "iris", "--folds", "zz"], "folds must be 5x2, a number, RxK or holdout"),
         (["compare", "iris", "--inject-label-noise", "a"], "--inject-label-noise must be shares"),
         (["compare", "iris", "--inject-label-noise", "1.5"], "label_noise must lie in [0, 1)"),
+        (["compare", "iris", "--inject-label-noise", "1"], "label_noise must lie in [0, 1)"),
         (["compare", "iris", "--trials", "many"], "--trials"),
         (["compare", "iris", "--trials", "0"], "trials must be >= 1"),
         (["compare", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
@@ -143,7 +142,10 @@ def test_all_losses_but_the_one_that_never_stands_alone(there, capsys):
         (["fit", "iris", "--device", "moon"], "device must be one that torch can use here"),
         (["compare", "iris", "--seed", "-1"], "seed must be >= 0"),
         (["compare", "iris", "--repeats", "0"], "seeds must be >= 1"),
-        (["compare", "iris", "--folds", "1"], "folds must be at least 2"),
+        (
+            ["compare", "iris", "--folds", "1"],
+            "folds must be at least 2; got '1'. For one split use holdout",
+        ),
         (["compare", "iris", "--folds", "1000"], "iris: folds must be at most"),
         (["compare", "iris", "iris"], "tables must have different names"),
         (["compare", "iris", "--decimal", ";"], "decimal must be"),
@@ -163,14 +165,9 @@ def test_an_error_of_the_user_is_one_line(arguments, sentence, capsys, tmp_path,
 
 @pytest.mark.parametrize("error", [ValueError, TypeError, KeyError, ModuleNotFoundError])
 def test_a_bug_shows_its_traceback_and_asks_for_a_report(error, there, capsys, monkeypatch):
-    def broken(record):
-        raise (
-            error("planted", name="expacc.nothing")
-            if error is ModuleNotFoundError
-            else error("planted")
-        )
-
-    monkeypatch.setattr("expacc.compare.leaderboard.table_board", lambda *_: broken(None))
+    named = {"name": "expacc.nothing"} if error is ModuleNotFoundError else {}
+    broken = Mock(side_effect=error("planted", **named))
+    monkeypatch.setattr("expacc.compare.leaderboard.table_board", broken)
     assert main(["show", "expacc-iris"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("Traceback")
@@ -181,48 +178,43 @@ def test_a_bug_shows_its_traceback_and_asks_for_a_report(error, there, capsys, m
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        (["compare", "wine", "--dry-run", "--seeds", "3"], "--repeats"),
-        (["compare", "wine", "--dry-run", "--seeds=3"], "--repeats"),
-        (["compare", "wine", "--dry-run", "--label-noise", "0,0.1"], "--inject-label-noise"),
-        (["compare", "wine", "--dry-run", "--fresh"], "--overwrite"),
-        (["read", "wine"], "inspect"),
+        ("compare wine --dry-run --seeds 3", "compare wine --dry-run --repeats 3"),
+        ("compare wine --dry-run --seeds=3", "compare wine --dry-run --repeats=3"),
+        (
+            "compare wine --dry-run --label-noise 0,0.1",
+            "compare wine --dry-run --inject-label-noise 0,0.1",
+        ),
+        ("compare wine --dry-run --fresh", "compare wine --dry-run --overwrite"),
+        ("read wine", "inspect wine"),
     ],
 )
 def test_an_old_name_works_with_a_remark(old, new, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main([*old, "--json"]) == 0
+    assert main([*old.split(), "--json"]) == 0
     found = capsys.readouterr()
-    assert f"is {new} now; the old name goes with the next release." in found.err.splitlines()[0]
-    today = [new if word == "read" else word for word in old]
-    today = [
-        f"{new}{w[w.find('=') :] if '=' in w else ''}"
-        if w.startswith(("--seeds", "--fresh", "--label"))
-        else w
-        for w in today
-    ]
-    assert main([*today, "--json"]) == 0
+    (name,) = {word.partition("=")[0] for word in {*new.split()} - {*old.split()}}
+    assert f"is {name} now; the old name goes with the next release." in found.err.splitlines()[0]
+    assert main([*new.split(), "--json"]) == 0
     assert capsys.readouterr().out == found.out
-    assert main([old[0], "--help"]) == 0
-    assert not re.search(
-        r"--(seeds|fresh|label-noise)\b", capsys.readouterr().out.replace("--inject", "")
-    )
+    assert main([old.split()[0], "--help"]) == 0
+    shown = capsys.readouterr().out.replace("--inject", "")
+    assert not re.search(r"--(seeds|fresh|label-noise)\b", shown)
 
 
-def test_a_folder_that_cannot_hold_the_study(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_folder_that_cannot_hold_the_study(capsys, there, tmp_path):
     (tmp_path / "file").write_text("x")
-    assert "must be a folder; got a file" in refusal(capsys, "compare", "iris", "--out", "file")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad/study.sqlite").write_text("not a database, but long enough to look at" * 9)
-    assert "--overwrite" in refusal(capsys, "compare", "iris", "--out", "bad")
-    assert "must be a study that expacc wrote" in refusal(capsys, "show", "bad")
-
-
-def test_a_folder_with_another_study(there, capsys):
-    line = refusal(capsys, "compare", "iris", *TINY, "--seed", "3", "--quiet")
-    assert "seed is 0 there and 3 here" in line
-    line = refusal(capsys, "compare", "iris", *TINY, "--drop", "1", "--quiet")
-    assert "tables.iris.values" in line  # the same file, read otherwise
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    (bad / "study.sqlite").write_text("not a database, but long enough to look at" * 9)
+    for line, sentence in (
+        (["compare", "iris", "--out", f"{tmp_path}/file"], "must be a folder; got a file"),
+        (["compare", "iris", "--out", str(bad)], "--overwrite"),
+        (["show", str(bad)], "must be a study that expacc wrote"),
+        (["compare", "iris", *TINY, "--seed", "3", "--quiet"], "seed is 0 there and 3 here"),
+        # the same file, read otherwise
+        (["compare", "iris", *TINY, "--drop", "1", "--quiet"], "tables.iris.values"),
+    ):
+        assert sentence in refusal(capsys, *line)
 
 
 def test_debug_shows_the_traceback(tmp_path, monkeypatch):
@@ -327,12 +319,9 @@ def test_help_needs_nothing_heavy():
     assert "--inject-label-noise" in done.stdout
 
 
-def test_no_command_gets_the_help(capsys):
+def test_no_command_gets_the_help_and_a_module_its_version(capsys):
     assert main([]) == 0
     assert "compare" in capsys.readouterr().out
-
-
-def test_python_m_expacc():
     line = [sys.executable, "-m", "expacc", "--version"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"expacc \d+\.\d+\.\d+\n", done.stdout)

@@ -39,33 +39,27 @@ def prepared(tmp_path):
     return make
 
 
+def parts_of(split):
+    return tuple(part.tolist() for part in (split.train, split.validation, split.test))
+
+
 def test_a_prepared_table_and_its_folds(prepared):
     folder = prepared()
     (folder / "toy_py.csv").write_text("the source, beside it")
     table = read_uci121(folder)
     assert table.name == "toy"
-    assert [column.values.tolist() for column in table.columns] == [
-        [0.5, -0.5, 0.001, 0.25],
-        [1, 2, 3, 4],
-    ]
+    values = [column.values.tolist() for column in table.columns]
+    assert values == [[0.5, -0.5, 0.001, 0.25], [1, 2, 3, 4]]
     assert table.target.texts() == ["0", "1", "0", "1"]
     first, second = given_splits(table)
-    assert (first.train.tolist(), first.validation.tolist(), first.test.tolist()) == (
-        [2, 3],
-        [1],
-        [0],
-    )
-    assert (second.train.tolist(), second.test.tolist()) == ([1], [2, 3])
+    assert parts_of(first) == ([2, 3], [1], [0])
+    assert parts_of(second) == ([1], [0], [2, 3])
     train, sealed, _ = open_split(table, first, methods=["m"])
     assert (len(train), len(train.validation), len(sealed)) == (2, 1, 1)
-
-
-def test_folders_of_prepared_tables_are_recognised(prepared):
-    folder = prepared()
-    assert [(t.name, t.kind) for t in find_tables(folder)[0]] == [("toy", "uci121")]
-    found, notes = find_tables(folder.parent)
-    assert [(t.name, t.kind) for t in found] == [("toy", "uci121")]
-    assert notes == ()
+    for place in (folder, folder.parent):
+        found, notes = find_tables(place)
+        assert [(t.name, t.kind) for t in found] == [("toy", "uci121")]
+        assert notes == ()
     assert found[0].read().rows == 4
 
 
@@ -117,15 +111,9 @@ GOOD = {"n": 6, "test": [0, 2], "folds": [{"a": [2, 3], "b": [4, 5]}]}
 
 def test_pairs_of_halves(halves):
     folder = halves(GOOD)
-    table = read_split5x2(folder)
-    first, second = given_splits(table)
-    assert (first.train.tolist(), first.validation.tolist(), first.test.tolist()) == (
-        [2, 3],
-        [4, 5],
-        [0, 1],
-    )
-    assert second.train.tolist() == [4, 5]
-    assert second.validation.tolist() == [2, 3]
+    first, second = given_splits(read_split5x2(folder))
+    assert parts_of(first) == ([2, 3], [4, 5], [0, 1])
+    assert parts_of(second) == ([4, 5], [2, 3], [0, 1])
     assert [t.kind for t in find_tables(folder)[0]] == ["split5x2"]
 
 
@@ -215,15 +203,16 @@ def test_every_prepared_table():
         assert len(table.target.classes) >= 2
 
 
-@pytest.mark.parametrize(("name", "rows", "features"), [("car", 1728, 6), ("horse-colic", 368, 25)])
-def test_prepared_tables(name, rows, features):
-    table = read_uci121(real("uci121", name))
-    assert (table.rows, len(table.columns)) == (rows, features)
-    assert len(given_splits(table)) == 4
+PREPARED = [
+    (read_uci121, "uci121/car", 1728, 6, 4),
+    (read_uci121, "uci121/horse-colic", 368, 25, 4),
+    (read_split5x2, "leerr-uci/pima", 768, 8, 10),
+    (read_split5x2, "leerr-uci/magic", 19020, 10, 10),
+]
 
 
-@pytest.mark.parametrize(("name", "rows", "features"), [("pima", 768, 8), ("magic", 19020, 10)])
-def test_tables_in_pairs_of_halves(name, rows, features):
-    table = read_split5x2(real("leerr-uci", name))
+@pytest.mark.parametrize(("read", "name", "rows", "features", "splits"), PREPARED)
+def test_prepared_tables(read, name, rows, features, splits):
+    table = read(real(*name.split("/")))
     assert (table.rows, len(table.columns)) == (rows, features)
-    assert len(given_splits(table)) == 10
+    assert len(given_splits(table)) == splits

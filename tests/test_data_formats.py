@@ -3,12 +3,13 @@
 import datetime
 import decimal
 import io
-import itertools
 import random
+import re
 import sys
 import warnings
 import zipfile
 
+import numpy as np
 import openpyxl
 import pyarrow as arrow
 import pyarrow.parquet
@@ -26,38 +27,30 @@ def same(ours, theirs):
     assert repr(ours) == repr(theirs)
 
 
+# Cells, and the type that arrow keeps them as.
 COLUMNS = {
-    "text": (["x", "yy", None, "é😀"], None),
-    "long": (["k", "", "m", "n"], "large_string"),
-    "whole": ([1, 2**53 + 1, None, -4], "int64"),
-    "large": ([1, 2**64 - 1, 3, None], "uint64"),
-    "small": ([1, 2, 3, None], "int8"),
-    "real": ([1.5, float("nan"), None, -0.0], "float64"),
-    "single": ([0.1, None, 1e30, 2.0], "float32"),
-    "half": ([0.1, None, 1.0, 2.0], "float16"),
-    "flag": ([True, None, False, True], "bool"),
-    "none": ([None] * 4, "null"),
-    "day": ([datetime.date(2020, 1, 2), None, datetime.date(1, 1, 1), None], "date32"),
-    "time": ([datetime.datetime(2020, 1, 2, 3, 4, 5), None] * 2, "timestamp"),
+    "text": (["x", "yy", None, "é😀"], arrow.string()),
+    "long": (["k", "", "m", "n"], arrow.large_string()),
+    "whole": ([1, 2**53 + 1, None, -4], arrow.int64()),
+    "large": ([1, 2**64 - 1, 3, None], arrow.uint64()),
+    "small": ([1, 2, 3, None], arrow.int8()),
+    "real": ([1.5, float("nan"), None, -0.0], arrow.float64()),
+    "single": ([0.1, None, 1e30, 2.0], arrow.float32()),
+    "half": ([np.float16(0.1), None, np.float16(1), np.float16(2)], arrow.float16()),
+    "flag": ([True, None, False, True], arrow.bool_()),
+    "none": ([None] * 4, arrow.null()),
+    "day": ([datetime.date(2020, 1, 2), None, datetime.date(1, 1, 1), None], arrow.date32()),
+    "time": ([datetime.datetime(2020, 1, 2, 3, 4, 5), None] * 2, arrow.timestamp("ms")),
+    "levels": (["u", None, "w"], arrow.dictionary(arrow.int32(), arrow.string())),
+    "codes": ([7, 8, None], arrow.dictionary(arrow.int32(), arrow.int64())),
+    "price": ([decimal.Decimal("1.25"), decimal.Decimal(3), None], arrow.decimal128(38, 2)),
 }
 
 
 def table(rows):
-    kinds = {"timestamp": arrow.timestamp("ms")}
-    found = {}
-    for name, (cells, kind) in COLUMNS.items():
-        known = kind and (kinds.get(kind) or getattr(arrow, kind, None))
-        known = arrow.bool_() if kind == "bool" else known
-        known = known() if callable(known) else known
-        if kind == "float16":
-            import numpy as np
-
-            cells = [None if cell is None else np.float16(cell) for cell in cells]
-        found[name] = arrow.array((cells * rows)[:rows], known)
-    found["levels"] = arrow.array((["u", None, "w"] * rows)[:rows]).dictionary_encode()
-    found["codes"] = arrow.array(([7, 8, None] * rows)[:rows]).dictionary_encode()
-    prices = [decimal.Decimal("1.25"), decimal.Decimal(3), None]
-    found["price"] = arrow.array((prices * rows)[:rows], arrow.decimal128(38, 2))
+    found = {
+        name: arrow.array((cells * rows)[:rows], kind) for name, (cells, kind) in COLUMNS.items()
+    }
     return arrow.table(found)
 
 
@@ -76,29 +69,18 @@ def as_cells(column):
     return cells
 
 
-WRITINGS = list(
-    itertools.product(
-        ["1.0", "2.0"],
-        [True, None, "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"],
-        [("snappy", 300), ("zstd", 7), ("none", 100)],
-    )
-)
-
-
-@pytest.mark.parametrize(("pages", "encoding", "packing"), WRITINGS)
-def test_parquet_is_read_as_pyarrow_reads_it(pages, encoding, packing, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("compression", "group"), [("snappy", 300), ("zstd", 7), ("none", 100)])
+@pytest.mark.parametrize("encoding", [True, None, "DELTA_BYTE_ARRAY", "DELTA_LENGTH_BYTE_ARRAY"])
+@pytest.mark.parametrize("pages", ["1.0", "2.0"])
+def test_parquet_is_read_as_pyarrow_reads_it(
+    pages, encoding, compression, group, tmp_path, monkeypatch
+):
     path = tmp_path / "x.parquet"
     texts = {"text": encoding, "long": encoding} if isinstance(encoding, str) else None
-    arrow.parquet.write_table(
-        table(300),
-        path,
-        data_page_version=pages,
-        use_dictionary=encoding is True,
-        column_encoding=texts,
-        compression=packing[0],
-        row_group_size=packing[1],
-    )
-    if packing[0] != "snappy":  # a process for each would take its time
+    options = {"data_page_version": pages, "use_dictionary": encoding is True}
+    options |= {"compression": compression, "row_group_size": group, "column_encoding": texts}
+    arrow.parquet.write_table(table(300), path, **options)
+    if compression != "snappy":  # a process for each would take its time
         monkeypatch.setattr(sys, "executable", None)
         monkeypatch.setattr("expacc.data.container_process._BATCH_ROWS", 11)
     whole = arrow.parquet.read_table(path)
@@ -110,56 +92,39 @@ def test_parquet_is_read_as_pyarrow_reads_it(pages, encoding, packing, tmp_path,
     assert grid.declared["price"] == grid.declared["none"] == grid.declared["codes"] == "number"
 
 
-def test_a_process_that_cannot_read_is_not_missed(tmp_path, monkeypatch):
+@pytest.fixture
+def small(tmp_path):
     path = tmp_path / "x.parquet"
     arrow.parquet.write_table(arrow.table({"a": [1, 2], "b": ["x", "y"]}), path)
+    return path
+
+
+def test_a_process_that_cannot_read_is_not_missed(small, tmp_path, monkeypatch):
     silent = tmp_path / "python"
     silent.write_text("#!/bin/sh\nexit 1\n")
     silent.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(silent))
-    grid, _, _ = read_grid(path, ReadOptions())
+    grid, _, _ = read_grid(small, ReadOptions())
     assert [list(column) for column in grid.columns] == [[1, 2], ["x", "y"]]
 
 
-def test_nothing_of_the_folder_is_imported_to_read_parquet(tmp_path, monkeypatch):
-    path = tmp_path / "x.parquet"
-    arrow.parquet.write_table(arrow.table({"a": [1, 2], "b": ["x", "y"]}), path)
+def test_nothing_of_the_folder_is_imported_to_read_parquet(small, tmp_path, monkeypatch):
     for name in ("pyarrow", "numpy", "json"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", ["", *sys.path])
-    read_grid(path, ReadOptions())
+    read_grid(small, ReadOptions())
     assert not (tmp_path / "ran").exists()
 
 
 # Workbooks
 
 VALUES = [
-    *(
-        0,
-        1,
-        -2,
-        10**14,
-        1.5,
-        -0.25,
-        1e300,
-        True,
-        False,
-        "a",
-        " b ",
-        "x & <y>",
-        "é😀",
-        "1",
-        "=",
-        None,
-    ),
-    datetime.date(2020, 2, 29),
-    datetime.datetime(2021, 3, 4, 5, 6, 7),
-    datetime.time(8, 9, 10),
-    datetime.timedelta(days=2, hours=3),
-    "two\nlines",
-]
+    0, 1, -2, 10**14, 1.5, -0.25, 1e300, True, False, "a", " b ", "x & <y>", "é😀", "1", "=", None,
+    datetime.date(2020, 2, 29), datetime.datetime(2021, 3, 4, 5, 6, 7), datetime.time(8, 9, 10),
+    datetime.timedelta(days=2, hours=3), "two\nlines",
+]  # fmt: skip
 
 
 def by_openpyxl(data):
@@ -208,39 +173,48 @@ MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 STRICT = "http://purl.oclc.org/ooxml/spreadsheetml/main"
 
 
+def zipped(**parts):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+    return out.getvalue()
+
+
 def by_hand(sheet, strings="", prefix="", space=MAIN):
     """A workbook as other programs write it: shared strings, prefixes, absolute paths."""
     kinds = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
     mark = f"{prefix}:" if prefix else ""
-    named = f"xmlns{':' + prefix if prefix else ''}='{space}'"
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(
-            "_rels/.rels",
-            f"<Relationships><Relationship Id='a' Type='{kinds}/officeDocument' "
-            "Target='/xl/workbook.xml'/></Relationships>",
-        )
-        archive.writestr(
-            "xl/workbook.xml",
-            f"<{mark}workbook {named} xmlns:r='{kinds}'><{mark}sheets>"
-            f"<{mark}sheet name='chart' sheetId='1' r:id='c'/>"
-            f"<{mark}sheet name='one' sheetId='2' r:id='s'/></{mark}sheets></{mark}workbook>",
-        )
-        archive.writestr(
-            "xl/_rels/workbook.xml.rels",
-            "<Relationships>"
-            f"<Relationship Id='c' Type='{kinds}/chartsheet' Target='chart.xml'/>"
-            f"<Relationship Id='s' Type='{kinds}/worksheet' Target='one.xml'/>"
-            f"<Relationship Id='t' Type='{kinds}/sharedStrings' Target='/xl/sharedStrings.xml'/>"
-            "</Relationships>",
-        )
-        archive.writestr("xl/sharedStrings.xml", f"<{mark}sst {named}>{strings}</{mark}sst>")
-        archive.writestr(
-            "xl/one.xml",
-            f"<{mark}worksheet {named}><{mark}sheetData>{sheet}</{mark}sheetData>"
-            f"</{mark}worksheet>",
-        )
-    return out.getvalue()
+
+    def element(name, inside, more=""):
+        named = f"xmlns{':' + prefix if prefix else ''}='{space}'"
+        return f"<{mark}{name} {named} {more}>{inside}</{mark}{name}>"
+
+    def links(*places):
+        each = "<Relationship Id='{}' Type='{}/{}' Target='{}'/>"
+        listed = "".join(each.format(name, kinds, kind, place) for name, kind, place in places)
+        return f"<Relationships>{listed}</Relationships>"
+
+    sheets = "".join(
+        f"<{mark}sheet name='{name}' sheetId='{number}' r:id='{name[0]}'/>"
+        for number, name in enumerate(("chart", "sheet"), 1)
+    )
+    relations = (
+        ("c", "chartsheet", "chart.xml"),
+        ("s", "worksheet", "one.xml"),
+        ("t", "sharedStrings", "/xl/sharedStrings.xml"),
+    )
+    return zipped(
+        **{
+            "_rels/.rels": links(("a", "officeDocument", "/xl/workbook.xml")),
+            "xl/workbook.xml": element(
+                "workbook", f"<{mark}sheets>{sheets}</{mark}sheets>", f"xmlns:r='{kinds}'"
+            ),
+            "xl/_rels/workbook.xml.rels": links(*relations),
+            "xl/sharedStrings.xml": element("sst", strings),
+            "xl/one.xml": element("worksheet", f"<{mark}sheetData>{sheet}</{mark}sheetData>"),
+        }
+    )
 
 
 ROWS = (
@@ -256,15 +230,11 @@ STRINGS = (
 
 @pytest.mark.parametrize("space", [MAIN, STRICT])
 @pytest.mark.parametrize("prefix", ["", "x"])
-def test_workbooks_of_other_programs(prefix, space, tmp_path):
+def test_workbooks_of_other_programs(prefix, space, read_sheet):
     texts = [ROWS, STRINGS]
     if prefix:
-        texts = [
-            text.replace("</", "<\0").replace("<", "<x:").replace("<x:\0", "</x:") for text in texts
-        ]
-    path = tmp_path / "x.xlsx"
-    path.write_bytes(by_hand(*texts, prefix=prefix, space=space))
-    grid, _, _ = read_grid(path, ReadOptions())
+        texts = [re.sub("<(/?)", r"<\1x:", text) for text in texts]
+    grid = read_sheet(*texts, prefix=prefix, space=space)
     assert grid.names == ("a", "b c")
     assert list(grid.lines) == [3, 4]
     assert [list(column) for column in grid.columns] == [[1, 2], ["y", True]]
@@ -272,58 +242,57 @@ def test_workbooks_of_other_programs(prefix, space, tmp_path):
     assert any("1 formula(s)" in note for note in grid.notes)
 
 
+@pytest.fixture
+def read_sheet(tmp_path):
+    def read(*parts, **more):
+        path = tmp_path / "x.xlsx"
+        path.write_bytes(by_hand(*parts, **more))
+        return read_grid(path, ReadOptions())[0]
+
+    return read
+
+
 @pytest.mark.parametrize(
     "sheet", ["<row><c r='A-1'><v>1</v></c></row>", "<row><c t='s'><v>9</v></c></row>"]
 )
-def test_workbooks_that_make_no_sense(sheet, tmp_path):
-    path = tmp_path / "x.xlsx"
-    path.write_bytes(by_hand(sheet, STRINGS))
+def test_workbooks_that_make_no_sense(sheet, read_sheet):
     with pytest.raises(TableError, match="damaged"):
-        read_grid(path, ReadOptions())
+        read_sheet(sheet, STRINGS)
 
 
-def test_cells_of_a_workbook_stand_where_they_say(tmp_path):
-    path = tmp_path / "x.xlsx"
-    path.write_bytes(
-        by_hand(
-            "<row r='3'><c r='B3'><v>4</v></c><c r='A3'><v>3</v></c></row>"
-            "<row r='2'><c r='A2' t='s'><v>0</v></c><c r='B2' t='s'><v>1</v></c></row>",
-            STRINGS,
-        )
+def test_cells_of_a_workbook_stand_where_they_say(read_sheet):
+    grid = read_sheet(
+        "<row r='3'><c r='B3'><v>4</v></c><c r='A3'><v>3</v></c></row>"
+        "<row r='2'><c r='A2' t='s'><v>0</v></c><c r='B2' t='s'><v>1</v></c></row>",
+        STRINGS,
     )
-    grid, _, _ = read_grid(path, ReadOptions())
     assert grid.names == ("a", "b c")
     assert list(zip(*grid.columns, strict=True)) == [(3, 4)]
 
 
 def open_document(rows):
     """An .ods of texts and numbers."""
-    cells = [
-        "".join(
-            f"<table:table-cell office:value-type='float' office:value='{cell}'/>"
-            if isinstance(cell, float)
-            else f"<table:table-cell office:value-type='string'><text:p>{cell}</text:p>"
-            "</table:table-cell>"
-            for cell in row
-        )
-        for row in rows
-    ]
-    body = "".join(f"<table:table-row>{row}</table:table-row>" for row in cells)
+
+    def cell(value):
+        if isinstance(value, float):
+            return f"<table:table-cell office:value-type='float' office:value='{value}'/>"
+        text = f"<text:p>{value}</text:p>"
+        return f"<table:table-cell office:value-type='string'>{text}</table:table-cell>"
+
+    body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
     spaces = " ".join(
         f"xmlns:{name}='urn:oasis:names:tc:opendocument:xmlns:{name}:1.0'"
         for name in ("office", "table", "text")
     )
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
-        archive.writestr("META-INF/manifest.xml", "<manifest:manifest xmlns:manifest='x'/>")
-        archive.writestr(
-            "content.xml",
-            f"<office:document-content {spaces}><office:body><office:spreadsheet><table:table "
-            f"table:name='one'>{body}</table:table></office:spreadsheet></office:body>"
-            "</office:document-content>",
-        )
-    return out.getvalue()
+    content = (
+        f"<office:document-content {spaces}><office:body><office:spreadsheet><table:table "
+        f"table:name='one'>{body}</table:table></office:spreadsheet></office:body>"
+        "</office:document-content>"
+    )
+    manifest = "<manifest:manifest xmlns:manifest='x'/>"
+    kind = "application/vnd.oasis.opendocument.spreadsheet"
+    parts = {"mimetype": kind, "META-INF/manifest.xml": manifest, "content.xml": content}
+    return zipped(**parts)
 
 
 @pytest.mark.parametrize(("name", "make"), [("x.xls", old_workbook), ("x.ods", open_document)])

@@ -76,27 +76,27 @@ def test_equals_a_column_transformer(write, seed):
 
 def test_only_training_rows_are_learnt_from(write):
     table = mixed_table(write)
-    rows = np.arange(50)
-    changed = copy.copy(table)
-    columns = []
-    for column in table.columns:
-        values = column.values.copy()
-        values[50:] = 0 if column.kind == "category" else 1e6
-        columns.append(type(column)(column.name, column.kind, values, column.levels))
-    object.__setattr__(changed, "columns", tuple(columns))
-    assert Preprocessor.fit(table, rows) == Preprocessor.fit(changed, rows)
-    assert Preprocessor.fit(table, rows) != Preprocessor.fit(table, np.arange(60))
+    changed = copy.deepcopy(table)
+    for column in changed.columns:
+        column.values[50:] = 0 if column.kind == "category" else 1e6
+    fitted = Preprocessor.fit(table, np.arange(50))
+    assert fitted == Preprocessor.fit(changed, np.arange(50))
+    assert fitted != Preprocessor.fit(table, np.arange(60))
 
 
-def test_training_rows_come_out_standardised(write):
+def test_training_rows_come_out_standardised_and_so_after_json(write):
     table = mixed_table(write)
     rows = np.arange(0, 200, 2)
-    out = Preprocessor.fit(table, rows).transform(table, rows)
+    fitted = Preprocessor.fit(table, rows)
+    out = fitted.transform(table, rows)
     assert out.dtype == np.float32
     np.testing.assert_allclose(out[:, :2].mean(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(out[:, :2].std(axis=0), 1, atol=1e-6)
     assert set(np.unique(out[:, 2:])) == {0, 1}
     assert (out[:, 2:].sum(axis=1) == 2).all()  # one level of each of two categories
+    again = Preprocessor.from_json(json.loads(json.dumps(fitted.to_json(), allow_nan=False)))
+    assert again == fitted
+    assert np.array_equal(again.transform(table), fitted.transform(table))
 
 
 def test_hand_worked(write):
@@ -147,53 +147,26 @@ def test_a_new_table_is_read_alike(write):
         fitted.transform(without)
 
 
-def test_json_there_and_back(write):
-    table = mixed_table(write)
-    fitted = Preprocessor.fit(table)
-    text = json.dumps(fitted.to_json(), allow_nan=False)
-    again = Preprocessor.from_json(json.loads(text))
-    assert again == fitted
-    assert np.array_equal(again.transform(table), fitted.transform(table))
+CHANGES = [
+    (("format",), "pickle"), (("version",), 2), (("version",), True), (("numbers", 0, 3), 0),
+    (("numbers", 0, 3), -1), (("numbers", 0, 1), math.nan), (("numbers", 0, 2), "1"),
+    (("numbers", 0, 2), True), (("numbers", 0), ["size"]), (("numbers", 0, 0), "other"),
+    (("numbers",), {}), (("categories", 0, 1), []), (("categories", 0, 1), ["a", "a"]),
+    (("categories", 0, 1), ["a", 1]), (("categories", 0), None), (("columns", 0, 1), "text"),
+    (("columns",), []), (("target",), None), (("width",), -1), (("dropped",), [["a"]]),
+    (("extra",), 1),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("format",), "pickle"),
-        (("version",), 2),
-        (("version",), True),
-        (("numbers", 0, 3), 0),
-        (("numbers", 0, 3), -1),
-        (("numbers", 0, 1), math.nan),
-        (("numbers", 0, 2), "1"),
-        (("numbers", 0, 2), True),
-        (("numbers", 0), ["size"]),
-        (("numbers", 0, 0), "other"),
-        (("numbers",), {}),
-        (("categories", 0, 1), []),
-        (("categories", 0, 1), ["a", "a"]),
-        (("categories", 0, 1), ["a", 1]),
-        (("categories", 0), None),
-        (("columns", 0, 1), "text"),
-        (("columns",), []),
-        (("target",), None),
-        (("width",), -1),
-        (("dropped",), [["a"]]),
-    ],
-)
+@pytest.mark.parametrize(("path", "value"), CHANGES)
 def test_a_changed_record_is_refused(write, path, value):
     record = json.loads(json.dumps(Preprocessor.fit(mixed_table(write, rows=40)).to_json()))
     place = record
     for key in path[:-1]:
         place = place[key]
     place[path[-1]] = value
-    with pytest.raises(ValueError, match="saved preprocessor must be as it was written"):
+    sentence = "saved preprocessor must be as it was written"
+    with pytest.raises(ValueError, match="it as well: 'extra'" if "extra" in path else sentence):
         Preprocessor.from_json(record)
-
-
-def test_a_record_with_other_fields_is_refused(write):
-    record = Preprocessor.fit(mixed_table(write, rows=40)).to_json()
-    with pytest.raises(ValueError, match="it as well: 'extra'"):
-        Preprocessor.from_json({**record, "extra": 1})
     with pytest.raises(ValueError, match="must be an object"):
         Preprocessor.from_json([])

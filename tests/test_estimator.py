@@ -26,6 +26,7 @@ from sklearn.model_selection import (
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import expacc
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
@@ -69,19 +70,14 @@ def test_pipeline_and_searches():
     assert halving.best_estimator_.predict(x).shape == y.shape
 
 
-def test_clone_and_pickle(fitted):
+def test_clones_pickles_and_seeds(fitted):
     again = pickle.loads(pickle.dumps(fitted))
     assert np.array_equal(again.predict_proba(IRIS[0]), fitted.predict_proba(IRIS[0]))
     assert clone(fitted).get_params() == fitted.get_params()
     assert all(isinstance(part, np.ndarray) for layer in fitted.layers_ for part in layer)
-
-
-def test_same_seed_same_bits(fitted):
-    again = AccuracyClassifier(random_state=0).fit(*IRIS)
-    assert np.array_equal(again.coef_, fitted.coef_)
-    shuffled = np.random.default_rng(1).permutation(len(IRIS[1]))
-    mixed = AccuracyClassifier(random_state=0).fit(IRIS[0][shuffled], IRIS[1][shuffled])
-    assert np.array_equal(mixed.coef_, fitted.coef_)
+    for order in (slice(None), np.random.default_rng(1).permutation(len(IRIS[1]))):
+        again = AccuracyClassifier(random_state=0).fit(IRIS[0][order], IRIS[1][order])
+        assert np.array_equal(again.coef_, fitted.coef_)
 
 
 @pytest.mark.parametrize("loss", ["exact", "leaky_expected_error", "hinge", "cross_entropy"])
@@ -104,15 +100,22 @@ def test_weight_k_is_k_copies(loss, hidden):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [({"hidden": (3,)}, {"hidden_layer_sizes": (3,)}), ({"folds": 2}, {"cv": 2})],
+    [
+        ({"hidden": (3,)}, {"hidden_layer_sizes": (3,)}),
+        ({"folds": 2}, {"cv": 2}),
+        ({"numbers": {"leak": 0.2}}, {"loss_params": {"leak": 0.2}}),
+    ],
     ids=str,
 )
 def test_an_old_parameter_works_with_a_warning(old, new):
-    model = clone(AccuracyClassifier(epochs=2, **old))
+    model, today = (
+        clone(AccuracyClassifier("leaky_expected_error", epochs=2, **named)) for named in (old, new)
+    )
     with pytest.warns(DeprecationWarning, match=f"{next(iter(old))} is {next(iter(new))} now"):
         model.fit(*IRIS)
-    today = AccuracyClassifier(epochs=2, **new).fit(*IRIS)
-    assert np.array_equal(model.predict_proba(IRIS[0]), today.predict_proba(IRIS[0]))
+    assert np.array_equal(model.predict_proba(IRIS[0]), today.fit(*IRIS).predict_proba(IRIS[0]))
+    leaks = {params.get("leak") for params in model.cv_results_["params"]}
+    assert (0.2 in leaks) == ("numbers" in old)
 
 
 def test_cv_takes_what_scikit_learn_takes():
@@ -125,14 +128,6 @@ def test_cv_takes_what_scikit_learn_takes():
         AccuracyClassifier(cv=ShuffleSplit(2, random_state=0)).fit(x, y)
     with pytest.raises(TypeError, match="cv must be an int; got None"):
         AccuracyClassifier(cv=None).fit(x, y)
-
-
-def test_numbers_are_loss_params_now():
-    with pytest.warns(DeprecationWarning, match="numbers is loss_params now"):
-        model = AccuracyClassifier("leaky_expected_error", epochs=2, numbers={"leak": 0.2}).fit(
-            *IRIS
-        )
-    assert {params.get("leak") for params in model.cv_results_["params"]} == {None, 0.2}
 
 
 def test_results_have_the_form_of_scikit_learns_searches(fitted, tmp_path):
@@ -151,11 +146,11 @@ def test_results_have_the_form_of_scikit_learns_searches(fitted, tmp_path):
 
 
 def test_a_folder_of_before_still_loads(fitted, tmp_path):
-    fitted.save(tmp_path)
-    facts = json.loads((tmp_path / "model.json").read_text())
-    del facts["seal"]
-    facts["parameters"] = {"loss": "exact", "hidden": [], "folds": 3, "numbers": None}
-    (tmp_path / "model.json").write_text(json.dumps(facts))
+    def renamed(facts):
+        del facts["seal"]
+        facts["parameters"] = {"loss": "exact", "hidden": [], "folds": 3, "numbers": None}
+
+    damage_json(renamed)(fitted.save(tmp_path))
     again = AccuracyClassifier.load(tmp_path)
     assert (again.cv, again.hidden_layer_sizes, again.folds) == (3, (), "deprecated")
     assert np.array_equal(again.predict(IRIS[0]), fitted.predict(IRIS[0]))
@@ -280,25 +275,15 @@ def test_large_data_in_batches():
 # --------------------------------------------------------------------------------- probabilities
 
 
-def test_temperature_of_known_logits():
+@pytest.mark.parametrize(("temperature", "bend"), [(5.0, 1.0), (2.0, 0.4)])
+def test_calibration_of_known_logits(temperature, bend):
     rng = np.random.default_rng(0)
-    logits = rng.normal(size=(20000, 3))
-    chance = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    codes = (chance.cumsum(1) < rng.random((20000, 1))).sum(1)
-    found = fit_calibration(logits * 5, codes, np.ones(20000))
-    assert found.temperature == pytest.approx(5, rel=0.05)
-    assert found.bend == pytest.approx(1, abs=0.05)
-
-
-def test_bend_of_known_logits():
-    rng = np.random.default_rng(0)
-    logits = rng.normal(size=(20000, 3)) * 4
-    truth = Calibration(2.0, 0.4)
-    chance = truth.probabilities(logits)
+    logits = rng.normal(size=(20000, 3)) * (temperature if bend == 1 else 4)
+    chance = Calibration(temperature, bend).probabilities(logits)
     codes = (chance.cumsum(1) < rng.random((20000, 1))).sum(1)
     found = fit_calibration(logits, codes, np.ones(20000))
-    assert found.temperature == pytest.approx(2, rel=0.1)
-    assert found.bend == pytest.approx(0.4, rel=0.1)
+    assert found.temperature == pytest.approx(temperature, rel=0.05 if bend == 1 else 0.1)
+    assert found.bend == pytest.approx(bend, abs=0.05 if bend == 1 else 0.04)
     assert (chance.argmax(1) == logits.argmax(1)).all()
 
 
@@ -382,30 +367,18 @@ def test_hostile_folders_get_a_sentence(fitted, tmp_path, damage):
     assert "\n" not in str(refusal.value)
 
 
-def test_saving_over_an_old_model_leaves_one_of_them(fitted, tmp_path, monkeypatch):
-    fitted.save(tmp_path)
-    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        AccuracyClassifier(epochs=2).fit(*IRIS).save(tmp_path)
-    assert np.array_equal(AccuracyClassifier.load(tmp_path).coef_, fitted.coef_)
-
-
-def test_to_torch(fitted):
-    module = fitted.to_torch(torch.float64)
-    logits = module(torch.tensor(IRIS[0])).detach().numpy()
-    np.testing.assert_allclose(logits, fitted.decision_function(IRIS[0]), atol=1e-12)
-    assert (fitted.classes_[logits.argmax(1)] == fitted.predict(IRIS[0])).all()
-
-
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's exporter, about torch's own names
-def test_onnx(fitted, tmp_path):
+def test_to_torch_and_onnx(fitted, tmp_path):
     import onnxruntime
 
+    logits = fitted.to_torch(torch.float64)(torch.tensor(IRIS[0])).detach().numpy()
+    np.testing.assert_allclose(logits, fitted.decision_function(IRIS[0]), atol=1e-12)
     x = torch.tensor(IRIS[0], dtype=torch.float32)
     torch.onnx.export(fitted.to_torch().eval(), (x,), str(tmp_path / "m.onnx"), dynamo=True)
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
-    (logits,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    assert (fitted.classes_[logits.argmax(1)] == fitted.predict(IRIS[0])).all()
+    (again,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    for found in (logits, again):
+        assert (fitted.classes_[found.argmax(1)] == fitted.predict(IRIS[0])).all()
 
 
 # --------------------------------------------------------------------------------------- refusals
@@ -430,3 +403,19 @@ BAD = [
 def test_refusals(call, says):
     with pytest.raises(ValueError, match=re.escape(says)):
         call()
+
+
+# Every check of the installed scikit-learn, none excused
+
+
+@parametrize_with_checks(
+    [
+        AccuracyClassifier(),
+        AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
+        AccuracyClassifier(hidden_layer_sizes=(8,), epochs=30),
+        AccuracyClassifierCV(losses=("exact", "hinge")),
+    ]
+)
+def test_scikit_learns_checks(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or those with array_api_dispatch are skipped
+    check(estimator)

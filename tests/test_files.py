@@ -72,10 +72,17 @@ def assert_refused(found):
 # Whole files
 
 
-def test_a_file_is_old_or_new_and_has_the_usual_rights(tmp_path):
+def test_a_file_is_old_or_new_and_has_the_usual_rights(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError("disk full")
+
     write_whole(tmp_path / "a", "old")
     with pytest.raises(ZeroDivisionError):
         replace_file(tmp_path / "a", lambda part: 1 / 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="disk full"):
+            write_whole(tmp_path / "a", "new")
     assert (tmp_path / "a").read_text() == "old"
     write_whole(tmp_path / "a", b"new")
     assert read_whole(tmp_path / "a", 3) == b"new"

@@ -14,7 +14,7 @@ import torch
 from losses import HEADS, LOSSES
 
 import expacc
-from expacc import functional, registry
+from expacc import functional, registry, stats
 from expacc.registry import SPECS
 from expacc.training import objective_of
 
@@ -60,24 +60,17 @@ def imports(path: Path, *, at_start: bool = False) -> set[str]:
 
     ``at_start`` leaves out what a function imports when it is called.
     """
-    tree = ast.parse(path.read_text())
+    later = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda) if at_start else ()
+    nodes: list[ast.AST] = [ast.parse(path.read_text())]
     found: set[str] = set()
-    nodes = [tree] if at_start else []
-    walk = [] if at_start else list(ast.walk(tree))
     while nodes:
         node = nodes.pop()
-        walk.append(node)
-        nodes += [
-            below
-            for below in ast.iter_child_nodes(node)
-            if not isinstance(below, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
-        ]
-    for node in walk:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             below = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (below & MODULES.keys()) or {str(node.module)}
+        nodes += [below for below in ast.iter_child_nodes(node) if not isinstance(below, later)]
     return found
 
 
@@ -154,9 +147,15 @@ CHOICES = [SPECS[name] for name in expacc.list_losses()]  # of the trainer and o
 NAMED = {room: getattr(expacc, room) for room in ("functional", "baselines", "schedules")}
 PUBLIC = {
     f"{where}.{name}": getattr(module, name)
-    for where, module in {"expacc": expacc, "expacc.registry": registry, **NAMED}.items()
+    for where, module in {
+        "expacc": expacc,
+        "expacc.registry": registry,
+        "stats": stats,
+        **NAMED,
+    }.items()
     for name in module.__all__
     if callable(getattr(module, name)) and name != "Schedule"
+    if module is not stats or name[0].islower()  # its results are described by their fields
 }
 LOSSES_DOCUMENTED = [
     *(getattr(functional, name) for name in functional.__all__),
@@ -261,6 +260,11 @@ def test_losses_are_documented_in_full(thing):
     first = inspect.getdoc(thing).splitlines()[0]
     assert first.startswith("Compute ")
     assert first.endswith(".")
+
+
+@pytest.mark.parametrize("thing", [expacc.ASAM, expacc.GradientNormalizer])
+def test_optimizers_are_documented_in_full(thing):
+    sections(thing, ["Definition", "Args", "Raises", "Example", "Reference"])
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)

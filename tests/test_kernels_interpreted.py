@@ -72,17 +72,9 @@ def mixture_of(logits, target, mixture, upstream, weight=None, reduction="none")
 
 
 def exact_of(
-    logits,
-    target,
-    upstream,
-    *,
-    weight=None,
-    reduction="none",
-    sigma=1.0,
-    margin=math.inf,
-    standardize=False,
-    log=False,
-):
+    logits, target, upstream, *, weight=None, reduction="none", sigma=1.0, margin=math.inf,
+    standardize=False, log=False,
+):  # fmt: skip
     """Value and gradient of EXACT by the kernels."""
     from expacc.ops.triton.exact_plan import ExactPlan
 
@@ -131,13 +123,9 @@ def compare_exact(shape):
         keywords = {"weight": weight if weighted else None, "reduction": reduction}
         keywords |= {"standardize": standardize, "log": log}
         leaf = logits.clone().requires_grad_()
-        expected = exact_error(
-            leaf,
-            target,
-            margin=None if margin == math.inf else margin,
-            sigma=noise[:, None] if sigma == "rows" else noise,
-            **keywords,
-        )
+        own = {"margin": None if margin == math.inf else margin}
+        own |= {"sigma": noise[:, None] if sigma == "rows" else noise}
+        expected = exact_error(leaf, target, **own, **keywords)
         upstream = torch.rand(expected.shape, generator=generator)
         expected.backward(upstream)
         values, grad = exact_of(logits, target, upstream, sigma=noise, margin=margin, **keywords)

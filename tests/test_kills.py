@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from studies import ROWS, WAIT, children, content, plan, run
+from studies import ROWS, WAIT, children, content, gone, plan, run, wait_for
 
 from expacc.runner.store import Store
 
@@ -24,14 +24,6 @@ def start(folder, count, wait):
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def gone(process):
-    """Whether the process has ended; one that nobody has buried yet counts."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
-    except OSError:
-        return True
 
 
 def noted(folder):
@@ -49,11 +41,11 @@ def stored(folder):
 
 
 def until(happened, parent):
-    deadline = time.monotonic() + 60
-    while not happened():
+    def still():
         assert parent.poll() is None, f"ended before it was killed: {parent.stderr.read()}"
-        assert time.monotonic() < deadline, "nothing happened for a minute"
-        time.sleep(0.005)
+        return happened()
+
+    wait_for(still, 60, lambda: "nothing happened for a minute")
 
 
 def one_life(folder, count, moment, generator):
@@ -82,10 +74,7 @@ def one_life(folder, count, moment, generator):
 
 
 def end_of(orphans):
-    deadline = time.monotonic() + 5
-    while not all(map(gone, orphans)):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.01)
+    wait_for(lambda: all(map(gone, orphans)), 5, lambda: "a worker outlived its parent")
 
 
 def torment(folder, count, kills, seed):

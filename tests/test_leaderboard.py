@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from rich.console import Console
-from study_samples import hostile, sample
+from study_samples import LOSSES, hostile, sample
 
 from expacc.compare.leaderboard import leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.page_tables import overall_table, print_leaderboard
 from expacc.compare.record import TableFacts, read_protocol
-from expacc.report.loss_names import loss_name
+from expacc.report.words import loss_name
 from expacc.runner.rows import Predictions
 from expacc.stats import adjust, combined_5x2_f, mcnemar, paired_rows
 from expacc.training import LOSS_NAMES
@@ -40,11 +40,25 @@ def test_accuracy_is_the_mean_over_folds_of_the_mean_over_seeds():
     assert scores == sorted(scores, reverse=True)
 
 
-def differences(record, board, loss):
-    return [
-        np.mean(accuracies(record, loss, fold)) - np.mean(accuracies(record, "cross_entropy", fold))
-        for fold in board.folds
+@pytest.mark.parametrize(("folds", "parts"), [("5x2", 2), ("10", 10), ("3x4", 4), ("5x3", 3)])
+def test_folds_are_decided_by_their_rows(folds, parts):
+    record = sample(folds=folds, seeds=2)
+    board = leaderboard(record).boards[0]
+    exact = board.entry("exact")
+    assert exact.test == paired_rows(row_gains(record, board, "exact"), parts)
+    if folds != "5x2":
+        assert exact.second_test is None
+        return
+    assert board.folds[:3] == ("1a", "1b", "2a")
+    means = [
+        [np.mean(accuracies(record, loss, fold)) for fold in board.folds]
+        for loss in ("exact", "cross_entropy")
     ]
+    ten = np.reshape(np.subtract(*means), (5, 2))
+    assert exact.second_test == combined_5x2_f(ten, 300)
+    assert exact.difference == pytest.approx(ten.mean())
+    assert exact.wins + exact.ties + exact.losses == 10
+    assert exact.wins == int((ten > 1e-10).sum())
 
 
 def row_gains(record, board, loss):
@@ -61,31 +75,12 @@ def row_gains(record, board, loss):
     return gains
 
 
-def test_five_by_two_is_decided_by_its_rows_with_the_combined_f_beside():
-    record = sample(seeds=2)
-    board = leaderboard(record).boards[0]
-    exact = board.entry("exact")
-    ten = np.reshape(differences(record, board, "exact"), (5, 2))
-    assert board.folds[:3] == ("1a", "1b", "2a")
-    assert exact.test == paired_rows(row_gains(record, board, "exact"), 2)
-    assert exact.second_test == combined_5x2_f(ten, 300)
-    assert exact.difference == pytest.approx(ten.mean())
-    assert exact.wins + exact.ties + exact.losses == 10
-    assert exact.wins == int((ten > 1e-10).sum())
-
-
-@pytest.mark.parametrize(("folds", "parts"), [("10", 10), ("3x4", 4), ("5x3", 3)])
-def test_folds_are_decided_by_their_rows(folds, parts):
-    record = sample(folds=folds, seeds=2)
-    board = leaderboard(record).boards[0]
-    assert board.entry("exact").test == paired_rows(row_gains(record, board, "exact"), parts)
-    assert board.entry("exact").second_test is None
-
-
 def test_splits_that_test_rows_unequally_often_get_the_corrected_t():
     record = sample(folds="10")
     rows = tuple(
-        replace(row, predictions=_first_rows(row.predictions, 50)) if row.fold == "3" else row
+        replace(row, predictions=Predictions(*(p[:50] for p in vars(row.predictions).values())))
+        if row.fold == "3"
+        else row
         for row in record.rows
         if row.kind == "final"
     )
@@ -95,12 +90,6 @@ def test_splits_that_test_rows_unequally_often_get_the_corrected_t():
     facts = replace(record.tables[name], folds=(*map(str, range(1, 11)), "1b"))
     board = leaderboard(replace(record, tables={name: facts})).boards[0]
     assert board.entry("exact").test.test == "corrected paired t"
-
-
-def _first_rows(said, count):
-    return Predictions(
-        said.rows[:count], said.predicted[:count], said.confidence[:count], said.given[:count]
-    )
 
 
 def test_a_holdout_gets_mcnemar_over_its_rows():
@@ -115,22 +104,13 @@ def test_a_holdout_gets_mcnemar_over_its_rows():
     assert entry.test == mcnemar(right("exact"), right("cross_entropy"))
 
 
-def test_p_is_adjusted_over_the_losses_alone():
-    entries = leaderboard(sample()).boards[0].entries
-    tested = [entry for entry in entries if entry.test is not None]
-    assert {entry.loss for entry in tested} == {
-        *("exact", "leaky_expected_error", "mixed_expected_error", "focal")
-    }
-    expected = adjust([entry.test.p_value for entry in tested])
-    assert [entry.adjusted_p for entry in tested] == pytest.approx(expected.tolist())
-
-
-def test_every_board_of_a_study_counts_when_p_is_adjusted():
+def test_p_is_adjusted_over_the_losses_and_every_board_of_a_study():
     alone = leaderboard(sample(trials=0)).boards[0]
     noisy = leaderboard(sample(trials=0, noises=(0.0, 0.2))).board("digits", 0.0)
     several = leaderboard(sample(tables=("digits", "b", "c"), trials=0, noises=(0.0, 0.2)))
     for board, times in ((alone, 1), (noisy, 2), (several.board("digits"), 6)):
         tested = [entry for entry in board.entries if entry.test is not None]
+        assert {entry.loss for entry in tested} == {*LOSSES} - {"cross_entropy"}
         expected = np.minimum(1, times * adjust([entry.test.p_value for entry in tested]))
         assert [entry.adjusted_p for entry in tested] == pytest.approx(expected.tolist())
 
@@ -175,23 +155,14 @@ def test_a_failed_seed_leaves_its_fold_to_the_others():
         for r in record.rows
     )
     entry = leaderboard(replace(record, rows=rows)).boards[0].entry("exact")
-    (left,) = [
-        row.metrics["accuracy"]
-        for row in rows
-        if (row.kind, row.loss, row.fold, row.seed) == ("final", "exact", "1a", 0)
-    ]
-    assert entry.folds["1a"] == left
+    assert entry.folds["1a"] == accuracies(record, "exact", "1a")[0]
     assert entry.test is not None
     assert [f.reason for f in entry.failures] == ["out of memory"]
-
-
-def test_a_score_beside_a_failure_is_not_believed():
-    record = sample(folds="3")
-    rows = tuple(
+    rows = [  # a score beside a failure is not believed
         replace(row, failure="diverged") if row.loss == "exact" and row.kind == "final" else row
         for row in record.rows
-    )
-    assert leaderboard(replace(record, rows=rows)).boards[0].entry("exact").accuracy is None
+    ]
+    assert leaderboard(replace(record, rows=tuple(rows))).boards[0].entry("exact").accuracy is None
 
 
 @pytest.mark.parametrize(
@@ -255,13 +226,10 @@ def test_noise_levels_have_boards_of_their_own():
     assert only.answer.sentence.startswith("With 20 % of training labels replaced at random: ")
 
 
-def test_time_counts_the_search():
+def test_time_counts_the_search_and_losses_have_names_for_people():
     record = sample(trials=4)
     entry = leaderboard(record).boards[0].entry("exact")
     assert entry.seconds == pytest.approx(sum(r.seconds for r in record.rows if r.loss == "exact"))
-
-
-def test_every_loss_has_a_name_for_people():
     assert all("_" not in loss_name(loss) for loss in LOSS_NAMES)
     assert len({loss_name(loss) for loss in LOSS_NAMES}) == len(LOSS_NAMES)
     assert loss_name("exact") == "EXACT"
@@ -296,12 +264,9 @@ def test_folds_that_came_with_a_table_are_all_asked_for():
     assert leaderboard(few).boards[0].folds == repeated.folds
 
 
-def test_labels_must_fit_their_table():
+def test_refusals():
     with pytest.raises(ValueError, match="one class number per row"):
         TableFacts("t", 3, 2, ("a", "b"), np.zeros(2, np.int32))
-
-
-def test_no_tables_is_refused():
     with pytest.raises(ValueError, match="at least one table"):
         leaderboard(replace(sample(trials=0), tables={}, rows=()))
 
@@ -342,15 +307,11 @@ def test_the_terminal_shows_answer_and_board(width):
     assert max(map(len, others)) <= width
 
 
-def test_the_terminal_shows_several_tables_and_noise():
+def test_the_terminal_shows_several_tables_and_noise_and_names_cannot_draw():
     assert "mean rank" in drawn(leaderboard(sample(tables=tuple("abc"), trials=0)), 120)
     assert "20 % of training labels" in drawn(leaderboard(sample(noises=(0.0, 0.2))), 120)
-
-
-def test_names_cannot_draw_in_the_terminal():
     record = hostile()
     text = drawn(leaderboard(record), 100)
-    assert "\x1b" not in text
-    assert "\x00" not in text
+    assert not {"\x1b", "\x00"} & set(text)
     marked = replace(record, tables={"[red]x[/red]": next(iter(record.tables.values()))}, rows=())
     assert "[red]x[/red]" in drawn(leaderboard(marked), 100)

@@ -74,7 +74,7 @@ def driver():
     return Driver()
 
 
-def plan(library, driver, reduction="mean", fallback=None, **changes):
+def plan(library, driver, reduction="mean", fallback=None, in_gradient=False):
     """A plan for batches like ``batch()``."""
     logits, target = batch()
     driver.reduced = reduction != "none"
@@ -82,19 +82,16 @@ def plan(library, driver, reduction="mean", fallback=None, **changes):
     minus_seven = (1 << 32) - 7
     forward = [("s", LOGITS, 0), ("s", VALUES, 0), ("f", 0, 0), ("d", 1, 0), ("c", 0, minus_seven)]
     backward = [("s", UPSTREAM, 0), ("s", GRADIENT, 0), ("f", 0, 0)]
-    parts = {
-        "batch": (logits.detach(), target, values, torch.ones_like(values), -100, reduction),
-        "sizes": (8, 0, 0),
-        "in_gradient": False,
-        "driver": (driver.address, 0, 0, 0),
-        "forward": [(FORWARD, 6, 128, 64, forward)],
-        "backward": [(BACKWARD, 7, 32, 0, backward)],
-        "fallback": fallback or unexpected,
-        "keep": (),
-        **changes,
-    }
-    first, *rest = parts.values()
-    return library.make(*first, *rest).run
+    return library.make(
+        *(logits.detach(), target, values, torch.ones_like(values), -100, reduction),
+        (8, 0, 0),  # sizes
+        in_gradient,
+        (driver.address, 0, 0, 0),
+        [(FORWARD, 6, 128, 64, forward)],
+        [(BACKWARD, 7, 32, 0, backward)],
+        fallback or unexpected,
+        (),  # kept alive
+    ).run
 
 
 def unexpected(*arguments):
@@ -126,61 +123,53 @@ def test_forward_and_backward(step, driver):
     (3 * loss).backward()
     torch.testing.assert_close(logits.grad, torch.full_like(logits, 6.0))
     assert driver.launched == [(FORWARD, 6, 128, 64, None), (BACKWARD, 7, 32, 0, None)]
-
-
-def test_one_value_per_row(step):
     losses, logits = step("none")
     torch.testing.assert_close(losses, 2 * logits.sum(1) + 0.5)
     (grad,) = torch.autograd.grad(losses, logits, torch.tensor([1.0, 2.0, 3.0]))
     torch.testing.assert_close(grad, torch.tensor([[2.0], [4.0], [6.0]]).expand(ROWS, CLASSES))
 
 
-def test_no_graph_without_a_gradient(library, driver):
+def test_other_batches_are_for_python(library, driver):
     run = plan(library, driver)
     logits, target = batch()
+
+    class Special(torch.Tensor):
+        pass
+
+    usual = {"logits": logits, "target": target, "ignore_index": -100, "reduction": "mean"}
+    others = {
+        "logits": [
+            batch(torch.float64)[0],
+            batch(classes=4)[0],
+            torch.randn(ROWS, 2 * CLASSES)[:, ::2],
+            logits.view(-1),
+            logits.detach().as_subclass(Special),
+            torch.randn(ROWS * CLASSES + 1)[1:].view(ROWS, CLASSES),
+            None,
+        ],
+        "target": [target.int(), target[:2], target.repeat(2)[::2], 3],
+        "ignore_index": [0, 1 << 70, True],
+        "reduction": ["sum", None],
+    }
+    for name, values in others.items():
+        for value in values:
+            assert run(*{**usual, name: value}.values(), 1.0, 0.0) is None, (name, value)
+    with torch.inference_mode():  # its tensors have other keys
+        assert run(torch.randn(ROWS, CLASSES), target, -100, "mean", 1.0, 0.0) is None
+    assert driver.launched == []
+    # Without a gradient there is no graph.
     assert run(logits.detach(), target, -100, "mean", 1.0, 0.0).grad_fn is None
     with torch.no_grad():
         assert run(logits, target, -100, "mean", 1.0, 0.0).grad_fn is None
 
 
-def test_other_batches_are_for_python(library, driver):
-    run = plan(library, driver)
-    logits, target = batch()
-    wide = torch.randn(ROWS, 2 * CLASSES)[:, ::2]
-
-    class Special(torch.Tensor):
-        pass
-
-    others = [
-        (batch(torch.float64)[0], target, -100, "mean"),
-        (batch(classes=4)[0], target, -100, "mean"),
-        (wide, target, -100, "mean"),
-        (logits.view(-1), target, -100, "mean"),
-        (logits.detach().as_subclass(Special), target, -100, "mean"),
-        (torch.randn(ROWS * CLASSES + 1)[1:].view(ROWS, CLASSES), target, -100, "mean"),
-        (logits, target.int(), -100, "mean"),
-        (logits, target[:2], -100, "mean"),
-        (logits, target.repeat(2)[::2], -100, "mean"),
-        (logits, target, 0, "mean"),
-        (logits, target, 1 << 70, "mean"),
-        (logits, target, True, "mean"),
-        (logits, target, -100, "sum"),
-        (logits, target, -100, None),
-        (None, target, -100, "mean"),
-        (logits, 3, -100, "mean"),
-    ]
-    for other in others:
-        assert run(*other, 1.0, 0.0) is None, other
-    with torch.inference_mode():  # its tensors have other keys
-        assert run(torch.randn(ROWS, CLASSES), target, -100, "mean", 1.0, 0.0) is None
-    assert driver.launched == []
-
-
-def test_python_is_asked_for_what_is_unusual(step, driver):
+def test_python_is_asked_for_what_is_unusual_and_its_error_reaches_the_user(step, driver):
     asked = []
 
     def fallback(logits, target, upstream, first, second):
         asked.append((torch.is_grad_enabled(), upstream.dtype, first, second))
+        if len(asked) == 2:
+            raise RuntimeError("must not be differentiated twice")
         return logits * upstream
 
     loss, logits = step(fallback=fallback)
@@ -189,12 +178,6 @@ def test_python_is_asked_for_what_is_unusual(step, driver):
     torch.testing.assert_close(second, 2 * logits)
     assert asked == [(True, torch.float32, 2.0, 0.5)]
     assert [function for function, *_ in driver.launched] == [FORWARD]
-
-
-def test_an_error_of_python_reaches_the_user(step):
-    def fallback(*_):
-        raise RuntimeError("must not be differentiated twice")
-
     loss, logits = step(fallback=fallback)
     with pytest.raises(RuntimeError, match="must not be differentiated twice"):
         torch.autograd.grad(loss, logits, create_graph=True)
@@ -207,23 +190,16 @@ def test_second_backward(step):
     torch.testing.assert_close(logits.grad, torch.full_like(logits, 4.0))
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
-
-
-def test_a_gradient_that_is_spent_is_computed_again(step):
-    asked = []
-
-    def fallback(logits, *_):
-        asked.append(True)
-        return torch.ones_like(logits)
-
-    loss, logits = step(fallback=fallback, in_gradient=True)
+    asked = []  # a gradient that is spent is computed again
+    spent = {"fallback": lambda z, *_: asked.append(1) or torch.ones_like(z), "in_gradient": True}
+    loss, logits = step(**spent)
     first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
     torch.testing.assert_close(first, torch.full_like(logits, 2.0))
     torch.testing.assert_close(second, torch.ones_like(logits))
-    assert asked == [True]
+    assert asked == [1]
 
 
-def test_changed_logits_are_noticed(library, driver):
+def test_changed_logits_are_noticed_and_a_refused_launch_is_an_error(library, step, driver):
     run = plan(library, driver)
     logits, target = batch()
     hidden = logits * 1
@@ -232,9 +208,6 @@ def test_changed_logits_are_noticed(library, driver):
         hidden.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def test_a_refused_launch_is_an_error(step, driver):
     driver.code = 700
     with pytest.raises(RuntimeError, match="refused to launch a kernel of expacc; got error 700"):
         step()
@@ -271,17 +244,13 @@ def test_nothing_is_kept(library, driver):
     assert counts()[2] < before[2]
 
 
-def test_the_library_in_memory_cannot_be_changed(library):
+def test_the_library_in_memory_cannot_be_changed_and_is_built_once(library, monkeypatch):
     path = library.__spec__.origin or library.__spec__.loader.path
     assert path.startswith("/proc/self/fd/")
     assert path.rpartition("/")[2].isdecimal()
-    with pytest.raises(PermissionError), open(path, "r+b", buffering=0) as file:
-        file.write(b"x")
-    with pytest.raises(PermissionError), open(path, "r+b", buffering=0) as file:
-        file.truncate(10)
-
-
-def test_asking_again_builds_nothing(library, monkeypatch):
+    for change in (lambda file: file.write(b"x"), lambda file: file.truncate(10)):
+        with pytest.raises(PermissionError), open(path, "r+b", buffering=0) as file:
+            change(file)
     monkeypatch.setattr(native, "_content", None)
     native.build_native()
     assert dispatch.native_library is library

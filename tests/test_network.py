@@ -123,38 +123,37 @@ def test_a_scheduled_loss_sees_the_share_of_training():
     assert seen == pytest.approx([step / 10 for step in range(10)])
 
 
-@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
-def test_half_precision_trains(precision):
-    model, dtypes = network(), set()
+@pytest.mark.parametrize("asam", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_every_precision_trains(precision, asam):
+    model, dtypes, inner = network(), set(), set()
 
     def loss(logits, target):
         dtypes.add(logits.dtype)
         return F.cross_entropy(logits, target)
 
-    inner = []
-    model[0].register_forward_hook(lambda *args: inner.append(args[2].dtype))
-    result = quiet(model, loader(), loss, epochs=8, optimizer=sgd(model), precision=precision)
+    model[0].register_forward_hook(lambda *args: inner.add(args[2].dtype))
+    settings = {"optimizer": sgd(model), "epochs": 8, "precision": precision}
+    if asam:
+        optimizer = ASAM(sgd(model), rho=0.1)
+        normalizer = GradientNormalizer(optimizer)
+        settings |= {"optimizer": optimizer, "normalizer": normalizer, "epochs": 12}
+    assert quiet(model, loader(), loss, **settings).history[-1].accuracy > 0.8
     assert dtypes == {torch.float32}
-    assert set(inner) == {getattr(torch, precision)}
-    assert result.history[-1].accuracy > 0.8
+    assert inner == {getattr(torch, precision)}
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16"])
-def test_asam_in_each_precision(precision):
-    model = network()
-    optimizer = ASAM(sgd(model), rho=0.1)
-    normalizer = GradientNormalizer(optimizer)
-    settings = {"optimizer": optimizer, "normalizer": normalizer, "precision": precision}
-    assert quiet(model, loader(), epochs=12, **settings).history[-1].accuracy > 0.8
+class Two(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs["a"] + inputs["b"][0])
 
 
 def test_soft_targets_dense_targets_and_structured_inputs():
-    soft = F.one_hot(LABELS, 3).float()
-    model = network(0)
-    hard = quiet(model, [(ROWS, LABELS)], epochs=2, optimizer=sgd(model)).history
-    model = network(0)
-    again = quiet(model, [(ROWS, soft)], epochs=2, optimizer=sgd(model)).history
-    assert [r.accuracy for r in again] == [r.accuracy for r in hard]
+    soft, found = F.one_hot(LABELS, 3).float(), []
+    for target in (LABELS, soft):
+        model = network(0)
+        found.append(quiet(model, [(ROWS, target)], epochs=2, optimizer=sgd(model)).history)
+    assert [r.accuracy for r in found[0]] == [r.accuracy for r in found[1]]
 
     dense = nn.Conv2d(1, 3, 1)
     pictures, labels = torch.randn(5, 1, 4, 4), torch.randint(0, 3, (5, 4, 4))
@@ -162,16 +161,7 @@ def test_soft_targets_dense_targets_and_structured_inputs():
     record = quiet(dense, ([(pictures, labels)], [(pictures, labels)]), epochs=1).history[0]
     right = (dense(pictures).argmax(1) == labels)[1:].double().mean().item()
     assert record.validation_accuracy == pytest.approx(right)
-
-    class Two(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layer = nn.Linear(6, 3)
-
-        def forward(self, inputs):
-            return self.layer(inputs["a"] + inputs["b"][0])
-
-    quiet(Two(), [({"a": ROWS, "b": (ROWS,)}, LABELS)], epochs=1)
+    quiet(Two(6, 3), [({"a": ROWS, "b": (ROWS,)}, LABELS)], epochs=1)
 
 
 def test_a_nan_in_the_logits_is_no_hit():
@@ -187,19 +177,13 @@ def test_a_nan_in_the_logits_is_no_hit():
 
 def test_patience_and_the_best_weights():
     # Validation rows have the other labels: the better it trains, the worse it scores.
-    wrong = [(ROWS, (LABELS + 1) % 3)]
+    loaders = [(ROWS, LABELS)], [(ROWS, (LABELS + 1) % 3)]
     model, seen = network(0), []
     model[3].register_forward_hook(
         lambda module, *_: None if module.training else seen.append(weights(model))
     )
-    result = quiet(
-        model,
-        ([(ROWS, LABELS)], wrong),
-        epochs=50,
-        optimizer=sgd(model),
-        patience=3,
-        weights="best",
-    )
+    settings = {"optimizer": sgd(model), "patience": 3, "weights": "best"}
+    result = quiet(model, loaders, epochs=50, **settings)
     assert result.stopped == "patience"
     assert len(result.history) == result.best_epoch + 3
     assert torch.equal(weights(model), seen[result.best_epoch - 1])
@@ -218,18 +202,20 @@ def test_the_callers_randomness_and_loader_stay():
     assert numpy.array_equal(numpy.random.get_state()[1], old)  # noqa: NPY002
 
 
-def test_a_scheduler_per_epoch_and_plateau():
+@pytest.mark.parametrize(
+    ("make", "rate"),
+    [
+        (lambda o: lr_scheduler.StepLR(o, 1, gamma=0.5), 0.125),
+        # a threshold that nothing is better by
+        (lambda o: lr_scheduler.ReduceLROnPlateau(o, "min", 0.1, 0, 1e9, "abs"), 0.01),
+    ],
+)
+def test_a_scheduler_per_epoch_and_plateau(make, rate):
     model = network()
     optimizer = sgd(model, lr=1.0)
-    scheduler = lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
-    quiet(model, loader(), epochs=3, optimizer=optimizer, scheduler=scheduler)
-    assert optimizer.param_groups[0]["lr"] == 0.125
-    optimizer = sgd(model, lr=1.0)
-    plateau = lr_scheduler.ReduceLROnPlateau(
-        optimizer, threshold=1e9, threshold_mode="abs", patience=0
-    )
-    quiet(model, (loader(), loader()), epochs=3, optimizer=optimizer, scheduler=plateau)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.01)
+    settings = {"optimizer": optimizer, "scheduler": make(optimizer)}
+    quiet(model, (loader(), loader()), epochs=3, **settings)
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(rate)
 
 
 def test_progress_is_on_stderr_or_silent(monkeypatch, capfd):
@@ -349,45 +335,27 @@ def test_a_resumed_epoch_sees_the_rows_it_has_not_seen(tmp_path, name):
     assert [r.loss for r in result.history] == [r.loss for r in expected.history]
 
 
-def adafactor(model):
-    return torch.optim.Adafactor(model.parameters())
-
-
 def sequence(optimizer):
-    parts = [
-        lr_scheduler.LinearLR(optimizer, 0.1, 1, 3),
-        lr_scheduler.ExponentialLR(optimizer, 0.9),
-    ]
-    return lr_scheduler.SequentialLR(optimizer, parts, [4])
+    warm = lr_scheduler.LinearLR(optimizer, 0.1, 1, 3)
+    return lr_scheduler.SequentialLR(
+        optimizer, [warm, lr_scheduler.ExponentialLR(optimizer, 0.9)], [4]
+    )
 
 
+# An optimiser of parameters, a schedule of the optimiser.
 STATES = {
-    "Adam, steps": (
-        lambda model: torch.optim.Adam(model.parameters(), amsgrad=True),
-        lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [3, 5, 5]),
-    ),
-    "AdamW, cosine": (
-        lambda model: torch.optim.AdamW(model.parameters()),
-        lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 15),
-    ),
-    "SGD, one cycle": (
-        lambda model: sgd(model, momentum=0.9, nesterov=True),
-        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.5, 15),
-    ),
-    "RMSprop, lambda": (
-        lambda model: torch.optim.RMSprop(model.parameters(), momentum=0.5),
-        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (step + 1)),
-    ),
-    "Adafactor, restarts": (
-        adafactor,
-        lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 4),
-    ),
-    "ASAM, a sequence": (lambda model: ASAM(sgd(model, momentum=0.9)), sequence),
-    "Adagrad, none": (
-        lambda model: torch.optim.Adagrad(model.parameters()),
-        lambda optimizer: None,
-    ),
-}
+    "Adam, steps": (lambda p: torch.optim.Adam(p, amsgrad=True),
+        lambda o: lr_scheduler.MultiStepLR(o, [3, 5, 5])),
+    "AdamW, cosine": (torch.optim.AdamW, lambda o: lr_scheduler.CosineAnnealingLR(o, 15)),
+    "SGD, one cycle": (lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9, nesterov=True),
+        lambda o: lr_scheduler.OneCycleLR(o, 0.5, 15)),
+    "RMSprop, lambda": (lambda p: torch.optim.RMSprop(p, momentum=0.5),
+        lambda o: lr_scheduler.LambdaLR(o, lambda step: 1 / (step + 1))),
+    "Adafactor, restarts": (torch.optim.Adafactor,
+        lambda o: lr_scheduler.CosineAnnealingWarmRestarts(o, 4)),
+    "ASAM, a sequence": (lambda p: ASAM(torch.optim.SGD(p, lr=0.3, momentum=0.9)), sequence),
+    "Adagrad, none": (torch.optim.Adagrad, lambda o: None),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STATES)
@@ -397,20 +365,11 @@ def test_every_state_is_resumed(tmp_path, name, precision):
 
     def run(loss, folder):
         model = network()
-        optimizer = make_optimizer(model)
-        quiet(
-            model,
-            (loader(), loader()),
-            loss,
-            epochs=3,
-            optimizer=optimizer,
-            scheduler=make_scheduler(optimizer),
-            scheduler_every="step",
-            precision=precision,
-            checkpoint=folder,
-            checkpoint_every=3,
-            weights="best",
-        )
+        optimizer = make_optimizer(model.parameters())
+        settings = {"scheduler": make_scheduler(optimizer), "scheduler_every": "step"}
+        settings |= {"checkpoint": folder, "checkpoint_every": 3, "weights": "best"}
+        settings |= {"optimizer": optimizer, "precision": precision, "epochs": 3}
+        quiet(model, (loader(), loader()), loss, **settings)
         return weights(model), optimizer.param_groups[0]["lr"]
 
     whole, rate = run(stopping(F.cross_entropy, 0), None)
@@ -424,17 +383,10 @@ def test_every_state_is_resumed(tmp_path, name, precision):
 def test_a_finished_run_comes_back_and_goes_on(tmp_path):
     def run(epochs, **settings):
         model = network()
-        plateau = sgd(model)
-        scheduler = lr_scheduler.ReduceLROnPlateau(plateau)
-        result = quiet(
-            model,
-            (loader(), loader()),
-            epochs=epochs,
-            optimizer=plateau,
-            scheduler=scheduler,
-            checkpoint=tmp_path,
-            **settings,
-        )
+        optimizer = sgd(model)
+        settings |= {"scheduler": lr_scheduler.ReduceLROnPlateau(optimizer)}
+        settings |= {"epochs": epochs, "optimizer": optimizer, "checkpoint": tmp_path}
+        result = quiet(model, (loader(), loader()), **settings)
         return weights(model), result
 
     first, result = run(2)
@@ -462,11 +414,8 @@ REFUSED = [
     (lambda: quiet(network(), loader(), epochs=0), ValueError, "epochs must be >= 1; got 0"),
     (lambda: quiet(network(), loader(), patience=2.5), TypeError, "patience must be an int"),
     (lambda: quiet(network(), loader(), seed="0"), TypeError, "seed must be an int; got '0'"),
-    (
-        lambda: quiet(network(), loader(), precision="int8"),
-        ValueError,
-        "precision must be 'float32'",
-    ),
+    (lambda: quiet(network(), loader(), precision="int8"), ValueError,
+     "precision must be 'float32'"),
     (lambda: quiet(network(), loader(), weights="first"), ValueError, "weights must be 'last'"),
     (lambda: quiet(network(), loader(), device="gpu"), ValueError, "device must be 'auto'"),
     (lambda: quiet(network(), loader(), device=3.5), ValueError, "device must be 'auto'"),
@@ -477,7 +426,8 @@ REFUSED = [
     (lambda: quiet(network(), loader(), optimizer=sgd(network())), ValueError, "of the model; got"),
     (lambda: quiet(nn.Identity(), loader()), ValueError, "model must have parameters"),
     (lambda: quiet(network(), loader(), scheduler=3), TypeError, "scheduler must be a torch.optim"),
-    (lambda: quiet(network(), loader(), scheduler=stray()), ValueError, "made for the optimizer"),
+    (lambda: quiet(network(), loader(), scheduler=lr_scheduler.StepLR(sgd(network()), 1)),
+     ValueError, "made for the optimizer"),
     (lambda: quiet(network(), []), ValueError, "loaders must give at least one batch; got none"),
     (lambda: quiet(network(), (loader(), [])), ValueError, "loaders must give at least one batch"),
     (lambda: quiet(network(), (X, Y)), TypeError, r"got a tuple of 2: Tensor, Tensor\. A single"),
@@ -499,7 +449,8 @@ REFUSED = [
     (lambda: quiet(Returns(lambda z: z.argmax(1)), [(X, Y)]), TypeError, "got torch.int64"),
     (lambda: quiet(network(), [(X, Y)], per_row), TypeError, r"got shape \(4,\)\. Use reduction"),
     (lambda: quiet(network(), [(X, Y)], lambda z, y: 1.0), TypeError, "one number, .*; got float"),
-]
+    (lambda: normalized_and_clipped(), ValueError, "clip must be None beside a normalizer"),
+]  # fmt: skip
 
 
 class Returns(nn.Module):
@@ -515,8 +466,9 @@ def per_row(logits, target):
     return F.cross_entropy(logits, target, reduction="none")
 
 
-def stray():
-    return lr_scheduler.StepLR(sgd(network()), 1)
+def normalized_and_clipped():
+    model = network()
+    quiet(model, loader(), normalizer=GradientNormalizer(model.parameters()), clip=1.0)
 
 
 @pytest.mark.parametrize(("call", "kind", "sentence"), REFUSED)
@@ -524,12 +476,6 @@ def test_refusals(call, kind, sentence):
     with pytest.raises(kind, match=sentence) as caught:
         call()
     assert "\n" not in str(caught.value)
-
-
-def test_clip_beside_a_normalizer():
-    model = network()
-    with pytest.raises(ValueError, match="clip must be None beside a normalizer"):
-        quiet(model, loader(), normalizer=GradientNormalizer(model.parameters()), clip=1.0)
 
 
 def test_a_loss_that_is_not_finite_stops_and_the_checkpoint_stays(tmp_path):
@@ -540,27 +486,18 @@ def test_a_loss_that_is_not_finite_stops_and_the_checkpoint_stays(tmp_path):
         calls += 1
         return F.cross_entropy(logits, target) * (math.nan if calls == 8 else 1)
 
-    model = network()
-    settings = {"optimizer": sgd(model), "checkpoint": tmp_path, "checkpoint_every": 1}
+    settings = {"checkpoint": tmp_path, "checkpoint_every": 1}
     with pytest.raises(FloatingPointError, match=r"at step 8\. .* stays in .*\.safetensors\.$"):
-        quiet(model, loader(), loss, **settings)
+        quiet(network(), loader(), loss, **settings)
     model = network()
-    again = quiet(model, loader(), loss, epochs=2, **settings | {"optimizer": sgd(model)})
-    assert again.resumed_at == 7
+    assert quiet(model, loader(), loss, epochs=2, **settings).resumed_at == 7
     assert weights(model).isfinite().all()
 
 
 def trained(folder, model=None, loss=F.cross_entropy, batches=None, make=sgd, **settings):
     model = model or network()
-    optimizer = make(model)
-    quiet(
-        model,
-        batches or loader(),
-        loss,
-        optimizer=optimizer,
-        checkpoint=folder,
-        **{"epochs": 2, **settings},
-    )
+    settings = {"epochs": 2, "checkpoint": folder, "optimizer": make(model), **settings}
+    quiet(model, batches or loader(), loss, **settings)
 
 
 OTHERS = {
@@ -573,12 +510,10 @@ OTHERS = {
         "model": nn.Sequential(nn.Linear(6, 9), nn.Tanh(), nn.Tanh(), nn.Linear(9, 3))
     },
     "model '0.bias' on one side only": {"model": nn.Sequential(nn.Linear(6, 12, bias=False))},
-    "other parameter groups": {"make": lambda m: sgd_of_two_groups(m)},
-}
-
-
-def sgd_of_two_groups(model):
-    return torch.optim.SGD([{"params": [p]} for p in model.parameters()], lr=0.1)
+    "other parameter groups": {
+        "make": lambda m: torch.optim.SGD([{"params": [p]} for p in m.parameters()], lr=0.1)
+    },
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("sentence", OTHERS)
@@ -586,6 +521,25 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, sentence):
     trained(tmp_path)
     with pytest.raises(ValueError, match=f"must come from this same run; got {sentence}"):
         trained(tmp_path, **OTHERS[sentence])
+
+
+DAMAGES = [
+    (("optimizer", "state", 0, "momentum_buffer"), torch.ones(5), "'momentum_buffer' of shape"),
+    (("optimizer", "state"), {99: {"x": torch.ones(1)}}, "IndexError"),
+    (("optimizer", "param_groups"), 3, "TypeError"),
+    (("scheduler", "step"), 3, "number of the scheduler 'step' on one side"),
+    (("scheduler",), [], "list as state of the scheduler"),
+    (("model", "0.weight"), 1.0, "float as model"),
+    (("model",), None, "NoneType"),
+    (("position", "epoch"), -1, "epoch -1"),
+    (("position", "epoch"), 3, "epoch 3 with 10 records"),
+    (("position", "step"), "2", "not a number"),
+    (("position", "sums"), torch.ones(9), "sums of shape"),
+    (("position", "history"), [{"x": 1}], "TypeError"),
+    (("position", "more"), 1, "TypeError"),
+    (("more",), 1, "part 'more' on one side only"),
+    (("identity",), {}, "seed None there"),
+]
 
 
 def test_damaged_states_get_a_sentence(tmp_path):
@@ -597,33 +551,12 @@ def test_damaged_states_get_a_sentence(tmp_path):
 
     run()
     (tmp_path / FILE).rename(tmp_path / "whole")
-
-    def damage(path, value):
-        state = load_state(tmp_path / "whole")
-        place = state
+    for path, value, sentence in DAMAGES:
+        place = state = load_state(tmp_path / "whole")
         for key in path[:-1]:
             place = place[key]
         place[path[-1]] = value
         save_state(tmp_path / FILE, state)
-
-    for path, value, sentence in [
-        (("optimizer", "state", 0, "momentum_buffer"), torch.ones(5), "'momentum_buffer' of shape"),
-        (("optimizer", "state"), {99: {"x": torch.ones(1)}}, "IndexError"),
-        (("optimizer", "param_groups"), 3, "TypeError"),
-        (("scheduler", "step"), 3, "number of the scheduler 'step' on one side"),
-        (("scheduler",), [], "list as state of the scheduler"),
-        (("model", "0.weight"), 1.0, "float as model"),
-        (("model",), None, "NoneType"),
-        (("position", "epoch"), -1, "epoch -1"),
-        (("position", "epoch"), 3, "epoch 3 with 10 records"),
-        (("position", "step"), "2", "not a number"),
-        (("position", "sums"), torch.ones(9), "sums of shape"),
-        (("position", "history"), [{"x": 1}], "TypeError"),
-        (("position", "more"), 1, "TypeError"),
-        (("more",), 1, "part 'more' on one side only"),
-        (("identity",), {}, "seed None there"),
-    ]:
-        damage(path, value)
         with pytest.raises(ValueError, match=f"must come from this same run; got .*({sentence})"):
             run()
     (tmp_path / FILE).write_bytes(b"half of a f")

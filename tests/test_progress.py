@@ -38,32 +38,22 @@ def work(stream, monkeypatch, *, steps=100, seconds=0.125, done=0, enabled=True)
     return stream.getvalue()
 
 
-def test_a_log_gets_a_line_per_tenth(monkeypatch):
+def test_a_log_gets_a_line_per_tenth_or_each_half_minute(monkeypatch):
     lines = work(io.StringIO(), monkeypatch).splitlines()
     assert lines[0] == "epoch 1/2: 16 %, accuracy 92.5 %, loss 0.3333, 0:00:10 left"
     assert lines[-1] == "epoch 1/2: 100 %, accuracy 92.5 %, loss 0.3333, after 0:00:12"
     assert [int(line.split()[2]) for line in lines] == [*range(16, 97, 10), 100]
-
-
-def test_a_long_job_gets_a_line_each_half_minute(monkeypatch):
     lines = work(io.StringIO(), monkeypatch, steps=1000, seconds=10).splitlines()
     assert 300 <= len(lines) <= 350
     assert "2:46:30 left" in lines[0]
-
-
-def test_a_short_job_shows_nothing(monkeypatch):
-    assert work(io.StringIO(), monkeypatch, seconds=0.019) == ""
-    assert work(Terminal(), monkeypatch, seconds=0.019) == ""
-
-
-def test_silence(monkeypatch):
-    assert work(io.StringIO(), monkeypatch, enabled=False) == ""
-    assert work(Terminal(), monkeypatch, enabled=False) == ""
-
-
-def test_earlier_work_does_not_count_as_speed(monkeypatch):
     lines = work(io.StringIO(), monkeypatch, steps=100, done=900, seconds=1).splitlines()
-    assert "0:01:38 left" in lines[0]
+    assert "0:01:38 left" in lines[0]  # earlier work does not count as speed
+
+
+@pytest.mark.parametrize("how", [{"seconds": 0.019}, {"enabled": False}], ids=str)
+def test_a_short_job_shows_nothing_nor_one_that_shall_be_silent(monkeypatch, how):
+    assert work(io.StringIO(), monkeypatch, **how) == ""
+    assert work(Terminal(), monkeypatch, **how) == ""
 
 
 def test_a_terminal_gets_a_bar(monkeypatch):

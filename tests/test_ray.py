@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import studies
-from studies import ROWS, children, content, execute, plan
+from studies import ROWS, children, content, execute, gone, plan, wait_for
 
 from expacc.runner import boot, cluster
 from expacc.runner.store import Store
@@ -26,6 +26,7 @@ DATA = {
     "rows": np.random.default_rng(0).normal(size=(700, 300)).astype(np.float32),
     "offset": np.array([1.5]),
 }
+linux = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
 
 def run(folder, items, executor="studies:execute", **options):
@@ -40,14 +41,17 @@ def one_node():
     ray.shutdown()
 
 
+def nodes_of(cpus):
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": cpus, "include_dashboard": False}
+    return Cluster(initialize_head=True, head_node_args=head)
+
+
 @pytest.fixture
 def two_nodes():
     """Two nodes on this machine, and the one that may be killed."""
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
-    )
+    nodes = nodes_of(1)
     victim = nodes.add_node(num_cpus=1)
     yield nodes, victim
     ray.shutdown()
@@ -200,44 +204,36 @@ def descendants(process):
     return found
 
 
-def alive(process):
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 def killed_in_the_midst(folder, **environment):
     """Kill -9 a driver whose two tasks run; what it had started, its tasks, and what it said."""
     paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "HOME": str(folder)}
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
         del paths[name]
-    with subprocess.Popen(
-        [sys.executable, "-c", DRIVER],
-        env={**paths, **environment},
-        cwd=folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as driver:
-        deadline = time.monotonic() + 120
-        while len(tasks := list(folder.glob("task-*"))) < 2:
+    command = [sys.executable, "-c", DRIVER]
+    options = {"cwd": folder, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env={**paths, **environment}, **options) as driver:
+
+        def both_run():
             assert driver.poll() is None, driver.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+            return len(list(folder.glob("task-*"))) == 2
+
+        wait_for(both_run, 120, lambda: "no task runs")
+        tasks = [int(task.name.partition("-")[2]) for task in folder.glob("task-*")]
         started = descendants(driver.pid)
         driver.kill()
         driver.wait()
-        numbers = [int(task.name.partition("-")[2]) for task in tasks]
-        deadline = time.monotonic() + 10
-        while left := [each for each in {*started, *numbers} if alive(each)]:
-            commands = [Path(f"/proc/{each}/cmdline").read_text() for each in left if alive(each)]
-            assert time.monotonic() < deadline, f"outlived the driver: {commands}"
-            time.sleep(0.1)
-        return started, numbers, driver.stderr.read()
+
+        def left():
+            each = [process for process in {*started, *tasks} if not gone(process)]
+            return [Path(f"/proc/{process}/cmdline").read_text() for process in each]
+
+        everyone = {*started, *tasks}
+        wait_for(lambda: all(map(gone, everyone)), 10, lambda: f"outlived the driver: {left()}")
+        return started, tasks, driver.stderr.read()
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@linux
 def test_nothing_outlives_a_driver_with_a_cluster_of_its_own(tmp_path):
     started, tasks, said = killed_in_the_midst(tmp_path)
     assert set(tasks) < set(started)
@@ -247,17 +243,13 @@ def test_nothing_outlives_a_driver_with_a_cluster_of_its_own(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for child processes in /proc")
+@linux
 def test_tasks_end_with_their_driver_and_the_cluster_stays(tmp_path):
-    from ray.cluster_utils import Cluster
-
     token = {name: os.environ[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
-    nodes = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False}
-    )
+    nodes = nodes_of(2)
     try:
         _, tasks, said = killed_in_the_midst(tmp_path, CLUSTER=nodes.address, **token)
-        assert not any(map(alive, tasks))
+        assert all(map(gone, tasks))
         assert said == ""
         _, rows = run(tmp_path / "next", plan(2), address=nodes.address)
         assert len(rows) == 2 * ROWS
@@ -266,7 +258,7 @@ def test_tasks_end_with_their_driver_and_the_cluster_stays(tmp_path):
         nodes.shutdown()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="holds processes by descriptors")
+@linux
 def test_the_keeper_ends_what_it_was_told_of():
     with (
         subprocess.Popen(["sleep", "60"]) as kept,

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import itertools
 import re
 from dataclasses import replace
 from html import escape
@@ -10,6 +11,7 @@ from html.parser import HTMLParser
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
@@ -18,10 +20,9 @@ from expacc.compare.figures_runs import confusion
 from expacc.compare.leaderboard import leaderboard
 from expacc.compare.page import report_html, write_report
 from expacc.compare.suspects import suspects
-from expacc.files import write_whole
-from expacc.plain import plain
-from expacc.report.figures import chart_style, inline_svg
-from expacc.report.loss_names import DARK, looks, loss_name
+from expacc.report.figures import chart_style, critical_difference_figure, inline_svg
+from expacc.report.words import DARK, looks, loss_name
+from expacc.stats import critical_difference
 from expacc.training import LOSS_NAMES
 
 
@@ -79,52 +80,30 @@ def sections(text):
     return re.findall(r'<section id="([a-z]+)"', text)
 
 
-def test_one_table_has_every_part(one):
-    assert sections(one[1]) == [
-        *("leaderboard", "folds", "differences", "noise", "curves", "reliability", "confusion"),
-        *("search", "suspects", "failures", "protocol"),
-    ]
-
-
-def test_several_tables_have_every_part(many):
-    assert sections(many[1]) == [
-        *("leaderboard", "tables", "ranks", "profile", "results", "curves", "reliability"),
-        *("confusion", "search", "suspects", "protocol"),
-    ]
+def test_every_part_is_there_and_the_answer_first(one, many):
+    tail = ["curves", "reliability", "confusion", "search", "suspects"]
+    head = ["leaderboard", "folds", "differences", "noise"]
+    assert sections(one[1]) == [*head, *tail, "failures", "protocol"]
+    head = ["leaderboard", "tables", "ranks", "profile", "results"]
+    assert sections(many[1]) == [*head, *tail, "protocol"]
     words = Reader(many[1]).words
-    for table in many[0].tables:
-        assert table in words
+    assert all(table in words for table in many[0].tables)
+    for record, text in (one, many):
+        sentence = escape(leaderboard(record).answer.sentence)
+        assert text.index(f"<h1>{sentence}</h1>") < text.index("<section")
 
 
-def test_the_answer_comes_first(one):
-    record, text = one
-    sentence = escape(leaderboard(record).answer.sentence)
-    assert text.index(f"<h1>{sentence}</h1>") < text.index("<section")
-
-
-def test_the_contents_lead_somewhere(one, many):
-    for _, text in (one, many):
-        targets = re.findall(r'<li><a href="#([a-z]+)">', text)
-        assert len(targets) > 8
-        assert all(f'id="{target}"' in text for target in targets)
-
-
-def test_it_is_well_formed_with_unique_identifiers(one, many):
+def test_it_is_well_formed_and_nothing_in_it_can_run_or_load(one, many):
     for _, text in (one, many):
         reader = Reader(text)
-        assert reader.unclosed == []
-        assert reader.open == []
+        assert reader.unclosed == reader.open == []
         identifiers = [value for _, name, value in reader.attributes if name == "id"]
         assert len(identifiers) == len(set(identifiers))
         references = re.findall(r'(?:url\(#|xlink:href="#)([^)"]+)', text)
-        assert set(references) <= set(identifiers)
-
-
-def test_nothing_can_run_or_load(one, many):
-    for _, text in (one, many):
-        reader = Reader(text)
-        assert "script" not in reader.tags
-        assert not {"img", "iframe", "object", "embed", "form", "base"} & set(reader.tags)
+        contents = re.findall(r'<li><a href="#([a-z]+)">', text)
+        assert len(contents) > 8
+        assert {*references, *contents} <= set(identifiers)
+        assert not {"script", "img", "iframe", "object", "embed", "form", "base"} & {*reader.tags}
         names = {name for _, name, _ in reader.attributes}
         assert not {name for name in names if name.startswith("on")}
         assert "style" not in names, "the policy forbids inline styles"
@@ -146,7 +125,7 @@ def test_the_policy_allows_this_style_sheet_and_nothing_else(one):
     assert text.count("<style") == 1
 
 
-def test_every_chart_says_what_it_shows(one, many):
+def test_every_chart_says_what_it_shows_in_units_and_letters_of_a_size(one, many):
     for record, text in (one, many):
         pictures = re.findall(r'<svg[^>]*role="img".*?</svg>', text, re.S)
         charts = set(re.findall(r'aria-labelledby="([a-z]+)-(?:wide|narrow)-title', text))
@@ -156,23 +135,12 @@ def test_every_chart_says_what_it_shows(one, many):
             assert re.search(r"\d", finding), "a finding has a number"
             assert any(loss_name(loss) in finding for loss in record.settings["losses"])
             assert re.search(r"<title[^>]*>[^<]{8,}</title>", picture)
-
-
-def test_charts_name_their_units(one, many):
-    for _, text in (one, many):
-        for picture in re.findall(r'<svg[^>]*role="img".*?</svg>', text, re.S):
             words = " ".join(re.findall(r"<text[^>]*>(.*?)</text>", picture, re.S))
             assert re.search(r"\(%\)|\(points\)|mean rank over", words), words
-
-
-def test_letters_are_readable_on_a_phone(one, many):
-    for _, text in (one, many):
-        for picture in re.findall(r'<svg[^>]*role="img".*?</svg>', text, re.S):
             sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)', picture)]
             width = float(re.search(r' width="(\d+)"', picture).group(1))
             room = 302 if "-narrow-title" in picture else 786  # of a phone's and a wide page's card
             scale = 96 / 72 * min(1, room / width)  # a chart's unit is a point
-            assert sizes
             assert min(sizes) * scale >= 11
 
 
@@ -196,30 +164,6 @@ def test_the_same_rows_give_the_same_bytes(one):
         assert page(replace(record, rows=record.rows[::-1])) == text
 
 
-def test_files_are_written_whole(tmp_path):
-    record = sample(folds="holdout", trials=0)
-    text = page(record)
-    path = write_report(record, tmp_path / "new" / "folder")
-    assert path.name == "report.html"
-    assert path.read_text() == text
-    names = {file.name for file in path.parent.iterdir()}
-    assert names == {"report.html", "leaderboard.json", "leaderboard.csv", "suspects.csv"}
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "report.html"
-    write_whole(path, "old")
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_whole(path, "new")
-    assert path.read_text() == "old"
-    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
-
-
 def test_hostile_names_stay_text():
     text = page(hostile())
     reader = Reader(text)
@@ -233,10 +177,17 @@ def test_hostile_names_stay_text():
         assert " ".join(payload.split()) in reader.words, "shown as it was written"
 
 
+def test_files_are_written_whole(tmp_path):
+    record = sample(folds="holdout", trials=0)
+    path = write_report(record, tmp_path / "new" / "folder")
+    assert path.read_text() == page(record)
+    names = {file.name for file in path.parent.iterdir()}
+    assert names == {"report.html", "leaderboard.json", "leaderboard.csv", "suspects.csv"}
+
+
 def test_eighty_seven_tables_stay_small():
     names = tuple(f"table number {i}" for i in range(87))
-    record = sample(tables=names, rows=60, classes=3, folds="3", trials=1)
-    text = page(record)
+    text = page(sample(tables=names, rows=60, classes=3, folds="3", trials=1))
     assert len(text.encode()) < 1_500_000
     assert text.count("<svg xmlns") <= 20
 
@@ -263,18 +214,11 @@ def test_a_running_study_has_a_report(share, words):
 
 
 def test_a_study_with_failures_only_has_a_report():
-    text = page(sample(fail=[(loss, "*") for loss in LOSS_NAMES], outside=False, trials=0))
-    assert "failures" in sections(text)
-    assert "folds" not in sections(text)
-
-
-def test_colours_belong_to_losses():
-    few, all_of_them = looks({"cross_entropy", "exact"}), looks(set(LOSS_NAMES))
-    assert few["exact"] == all_of_them["exact"]
-    assert len({look.colour for look in all_of_them.values()}) == len(LOSS_NAMES)
-    assert all(look.colour in DARK for look in all_of_them.values())
-    own = looks({"cross_entropy", "exact", "mine"})
-    assert own["mine"].colour not in (own["exact"].colour, own["cross_entropy"].colour)
+    found = sections(
+        page(sample(fail=[(loss, "*") for loss in LOSS_NAMES], outside=False, trials=0))
+    )
+    assert "failures" in found
+    assert "folds" not in found
 
 
 def luminance(colour):
@@ -283,24 +227,31 @@ def luminance(colour):
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def test_lines_stand_out_by_day_and_by_night():
-    for look in looks(set(LOSS_NAMES)).values():
+def test_colours_belong_to_losses_and_stand_out_by_day_and_by_night():
+    few, all_of_them = looks({"cross_entropy", "exact"}), looks(set(LOSS_NAMES))
+    assert few["exact"] == all_of_them["exact"]
+    assert len({look.colour for look in all_of_them.values()}) == len(LOSS_NAMES)
+    own = looks({"cross_entropy", "exact", "mine"})
+    assert own["mine"].colour not in (own["exact"].colour, own["cross_entropy"].colour)
+    for look in all_of_them.values():
         day, night = luminance(look.colour), luminance(DARK[look.colour])
         assert (luminance("#fdfdfe") + 0.05) / (day + 0.05) >= 2.5
         assert (night + 0.05) / (luminance("#171c23") + 0.05) >= 4.5
 
 
+def confusion_of(record):
+    runs = [
+        [row for row in record.finals("digits") if row.loss == loss]
+        for loss in ("exact", "cross_entropy")
+    ]
+    return confusion(record.tables["digits"], *runs)
+
+
 def test_confusion_counts_rows():
     record = sample(seeds=2, trials=0)
-    finals = record.finals("digits")
-    facts = record.tables["digits"]
-
-    def runs(loss):
-        return [row for row in finals if row.loss == loss]
-
-    found = confusion(facts, runs("exact"), runs("cross_entropy"))
+    found, labels = confusion_of(record), record.tables["digits"].labels
     assert found.counts.sum() == pytest.approx(600)
-    assert found.counts.sum(1) == pytest.approx(np.bincount(facts.labels, minlength=10))
+    assert found.counts.sum(1) == pytest.approx(np.bincount(labels, minlength=10))
     assert found.change.sum(1) == pytest.approx(np.zeros(10))
     gain = np.trace(found.change)
     changed = [c.winner_right - c.reference_right for c in (*found.gained, *found.lost)]
@@ -310,15 +261,8 @@ def test_confusion_counts_rows():
 
 
 def test_many_classes_are_folded():
-    record = sample(classes=30, trials=0)
-    finals = record.finals("digits")
-    found = confusion(
-        record.tables["digits"],
-        [row for row in finals if row.loss == "exact"],
-        [row for row in finals if row.loss == "cross_entropy"],
-    )
-    assert len(found.classes) == 12
-    assert found.classes[-1] == "19 others"
+    found = confusion_of(sample(classes=30, trials=0))
+    assert (len(found.classes), found.classes[-1]) == (12, "19 others")
     assert found.counts.sum() == pytest.approx(600)
 
 
@@ -333,7 +277,59 @@ def test_methods_speak_of_what_was_done():
     assert "2 tables" in several
 
 
-def test_plain_text_keeps_what_people_write():
-    for good in ("naïve Größe", "日本語", "👩‍🔬 lab", "a\tb", "עברית"):
-        assert plain(good) == good
-    assert plain("\u202eevil\ud800\x07") == "\ufffdevil\ufffd\ufffd"
+# The picture of many tables
+
+
+NAMES = ["cross entropy", "EXACT", "a loss with a rather long name", "focal", "hinge"]
+
+
+@pytest.fixture
+def accuracies():
+    generator = np.random.default_rng(0)
+    level = generator.uniform(0.7, 0.9, (15, 1))
+    return level + 0.01 * np.arange(5) + 0.02 * generator.normal(size=(15, 5))
+
+
+def drawings(accuracies):
+    yield critical_difference_figure(critical_difference(accuracies, NAMES))
+    yield critical_difference_figure(critical_difference(accuracies[:, :2], NAMES[:2]))
+
+
+def test_the_same_bytes_whatever_the_settings(accuracies):
+    first = [inline_svg(figure, "key", "title", "finding") for figure in drawings(accuracies)]
+    with mpl.rc_context({"font.size": 30, "svg.hashsalt": "other", "lines.linewidth": 9}):
+        second = [inline_svg(figure, "key", "title", "finding") for figure in drawings(accuracies)]
+    assert first == second
+    assert len(set(first)) == len(first)
+
+
+def test_nothing_is_cut_off_and_axes_have_titles(accuracies):
+    for figure in drawings(accuracies):
+        FigureCanvasAgg(figure).draw()
+        page = figure.bbox
+        (axes,) = figure.axes
+        assert axes.get_title()
+        assert axes.get_xlabel().endswith(")")  # with its unit
+        for text in (*axes.texts, axes.title, axes.xaxis.label):
+            box = text.get_window_extent()
+            assert page.x0 <= box.x0 < box.x1 <= page.x1, text.get_text()
+            assert page.y0 <= box.y0 < box.y1 <= page.y1, text.get_text()
+
+
+def test_critical_difference_shows_every_method_and_group(accuracies):
+    result = critical_difference(accuracies, NAMES)
+    assert len(result.groups) >= 2
+    (axes,) = critical_difference_figure(result).axes
+    labels = {text.get_text() for text in axes.texts}
+    for name, rank in zip(result.names, result.mean_ranks, strict=True):
+        assert any(name in label and f"{rank:.2f}" in label for label in labels)
+    bars = [line for line in axes.lines if line.get_linewidth() == 4]
+    assert len(bars) == len(result.groups)
+    for bar, (first, last) in zip(bars, result.groups, strict=True):
+        low, high = bar.get_xdata()
+        for place, rank in enumerate(result.mean_ranks):
+            assert (low <= rank <= high) == (first <= place <= last)
+    places = sorted((bar.get_ydata()[0], *bar.get_xdata()) for bar in bars)
+    assert len({height for height, _, _ in places}) > 1
+    for (height, _, end), (next_height, start, _) in itertools.pairwise(places):
+        assert height != next_height or end < start  # bars on one line do not touch

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from test_training import assert_same as same_weights
 
 from expacc import functional
 from expacc.schedules import focus_gradual, focus_switch
@@ -19,12 +20,11 @@ CURVES = [
 OTHERS = [*CURVES, ("cross_entropy", {}, 0.05), ("hinge", {}, 0.02), ("exact", {"sigma": 1.0}, 0.1)]
 
 
-def problem(features=5, classes=3, rows=160, scale=1.0):
+def problem(scale=1.0):
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(rows, features, generator=generator)
-    noise = torch.randn(rows, classes, generator=generator)
-    y = (x @ torch.randn(features, classes, generator=generator) + noise).argmax(1)
-    return TensorTable(x * scale, y, classes)
+    x, noise = (torch.randn(160, n, generator=generator) for n in (5, 3))
+    y = (x @ torch.randn(5, 3, generator=generator) + noise).argmax(1)
+    return TensorTable(x * scale, y, 3)
 
 
 def runs_of(losses, lengths):
@@ -46,9 +46,7 @@ def alone(rows, run, config):
 def assert_same(one, other, atol=2e-6):
     assert one.best_epoch == other.best_epoch
     assert one.curves["validation_accuracy"] == other.curves["validation_accuracy"]
-    for mine, theirs in zip(one.model.layers, other.model.layers, strict=True):
-        torch.testing.assert_close(mine.weight, theirs.weight, atol=atol, rtol=1e-4)
-        torch.testing.assert_close(mine.bias, theirs.bias, atol=atol, rtol=1e-4)
+    same_weights(one, other, atol=atol, rtol=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])

@@ -1,6 +1,6 @@
 """When no method is better, about 5 % of the tests may say that one is."""
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 
@@ -57,8 +57,7 @@ def test_5x2_rejects_about_5_percent():
         signs, blocks = task(generator, size)
         ten = []
         for _ in range(5):
-            order = generator.permutation(size)
-            one, two = order[: size // 2], order[size // 2 :]
+            one, two = np.split(generator.permutation(size), 2)
             ten.append([difference(signs, blocks, one, two), difference(signs, blocks, two, one)])
         results = combined_5x2_f(ten, size / 2), paired_5x2_t(ten, size / 2)
         rejected += [result.p_value < 0.05 for result in results]
@@ -142,16 +141,11 @@ def test_any_false_claim_about_a_pair_is_rare_while_all_are_equal():
 
 def simulations():
     """The studies that docs/statistics.md gives figures of."""
-    path = Path(__file__).resolve().parent.parent / "benchmarks" / "error_rates.py"
-    spec = importlib.util.spec_from_file_location("error_rates", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
     try:
-        sys.modules["error_rates"] = module
-        spec.loader.exec_module(module)
+        return importlib.import_module("error_rates")
     finally:
-        sys.path.remove(str(path.parent))
-    return module
+        sys.path.pop(0)
 
 
 def test_a_claim_over_tables_is_false_in_at_most_5_percent_whatever_else_is_true():

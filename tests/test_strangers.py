@@ -25,8 +25,8 @@ FORMULAS = [
     "－A1",
     "＠A1",
     " =1",
-    "-1+1",
 ]
+FORMULAS += ["-1+1"]
 NUMBERS = ["-1.5", "+2", "-3e5", "1,5", "-.5"]
 
 
@@ -52,6 +52,8 @@ def test_plain_text():
     assert one_line("a  b 'c  d'") == "a  b 'c  d'"  # a command is copied as it is
     for good in ("naïve Größe", "日本語", "👩‍🔬 lab", "עברית", "نامه‌ای"):
         assert plain(good) == one_line(good) == good
+    assert plain("a\tb") == "a\tb"
+    assert plain("\u202eevil\ud800\x07") == "\ufffdevil\ufffd\ufffd"
     assert len(one_line("x" * 10**6)) == 10_000
 
 

@@ -75,19 +75,12 @@ def test_remarks_that_were_lost_are_not(study, monkeypatch, capsys):
     assert '"iris"' in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ("inspect iris --json", 0),
-        ("show study", 0),
-        ("show study --json", 0),
-        ("report study", 0),
-        ("--help", 0),
-        ("--version", 0),
-        ("show nowhere", 2),
-    ],
-)
-def test_nothing_is_said_of_a_broken_pipe(study, monkeypatch, capsys, arguments, code):
+ASKED = ["inspect iris --json", "show study", "show study --json", "report study", "--help"]
+
+
+@pytest.mark.parametrize("arguments", [*ASKED, "--version", "show nowhere"])
+def test_nothing_is_said_of_a_broken_pipe(study, monkeypatch, capsys, arguments):
+    code = 2 if "nowhere" in arguments else 0
     monkeypatch.chdir(study.parent)
     stream = broken()
     monkeypatch.setattr(sys, "stdout", stream)

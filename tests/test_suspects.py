@@ -42,13 +42,10 @@ def test_by_hand():
     assert found.disbelieved.tolist() == [True, False, False]
 
 
-def test_one_model_that_was_talked_into_a_label_does_not_outvote_the_others():
+def test_no_model_decides_alone():
     fooled = [model([0], [1], [0.01]), model([0], [1], [0.01]), model([0], [0], [0.8])]
     unsure = [model([3], [1], [0.2]), model([3], [1], [0.2]), model([3], [0], [0.3])]
     assert rank_rows([*fooled, *unsure], LABELS, 3).rows.tolist() == [0, 3]
-
-
-def test_no_model_decides_alone():
     sure = [model([0], [1], [0.0]), *[model([0], [0], [0.9])] * 9]
     doubted = [model([3], [1], [0.1])] * 10
     found = rank_rows([*sure, *doubted], LABELS, 3)
@@ -67,13 +64,10 @@ def test_equal_scores_are_ordered_by_disagreement():
 def test_failed_runs_have_no_say():
     rows = [model([0], [0], [0.9]), model([0], [2], [0.0], failure="diverged")]
     assert rank_rows(rows, LABELS, 3).against.tolist() == [0]
-
-
-def test_nothing_tested_gives_an_empty_list():
     assert len(rank_rows([], LABELS, 3).rows) == 0
 
 
-def test_wrong_labels_stand_first():
+def test_wrong_labels_stand_first_whatever_the_order_of_rows():
     record = sample(rows=1000, wrong_share=0.05, seed=3)
     random = np.random.default_rng(3)
     random.integers(0, 10, 1000)
@@ -82,6 +76,8 @@ def test_wrong_labels_stand_first():
     found = suspects(record, "digits")
     assert len(found.rows) == 1000
     assert wrong[found.rows[:100]].sum() >= 0.9 * wrong.sum()
+    turned = suspects(replace(record, rows=record.rows[::-1]), "digits")
+    assert turned.rows.tolist() == found.rows.tolist()
 
 
 def test_only_accuracy_trained_models_on_unaltered_labels_are_asked():
@@ -104,10 +100,3 @@ def test_the_file_lists_every_doubted_row():
     labels = {line["given"] for line in lines} | {line["suggested"] for line in lines}
     assert "'=cmd()" in labels, "a spreadsheet would run it"
     assert "=cmd()" not in labels
-
-
-def test_the_order_does_not_depend_on_the_order_of_rows():
-    record = sample(trials=0)
-    turned = replace(record, rows=record.rows[::-1])
-    one, two = suspects(record, "digits"), suspects(turned, "digits")
-    assert one.rows.tolist() == two.rows.tolist()

@@ -61,88 +61,83 @@ def test_vmap_of_soft_targets(row):
     torch.testing.assert_close(values, expected, rtol=1e-12, atol=1e-14)
 
 
-@every_case()
-def test_compiles_without_a_break(row, numbers):
-    """aot_eager: the whole graph is traced, forward and backward, without the C++ compiler."""
-    torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda z, t: row.function(z, t, **numbers), fullgraph=True, backend="aot_eager"
-    )
-    logits, target = batch(8, 5)
-    target[3] = -100
+def assert_twins(one, other, logits, target):
+    """Value and gradient of two functions are the same."""
     leaf, twin = (logits.clone().requires_grad_() for _ in range(2))
-    value, expected = compiled(leaf, target), row.function(twin, target, **numbers)
+    value, expected = one(leaf, target), other(twin, target)
     torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
     value.backward()
     expected.backward()
     torch.testing.assert_close(leaf.grad, twin.grad, rtol=1e-11, atol=1e-14)
+
+
+@every_case()
+def test_compiles_without_a_break(row, numbers):
+    """aot_eager: the whole graph is traced, forward and backward, without the C++ compiler."""
+    torch._dynamo.reset()
+
+    def loss(z, t):
+        return row.function(z, t, **numbers)
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    logits, target = batch(8, 5)
+    target[3] = -100
+    assert_twins(compiled, loss, logits, target)
     bad = target.clone()
     bad[0] = 99
     assert compiled(logits, bad).isnan()
     for value in (float("nan"), float("inf")):
         for place in (target[0], target[0] - 1):  # the label, a rival
-            spoiled = logits.clone()
-            spoiled[0, place] = value
-            leaf = spoiled.requires_grad_()
-            loss = compiled(leaf, target)
-            loss.backward()
-            assert loss.isnan()
+            leaf = logits.clone()
+            leaf[0, place] = value
+            value_there = compiled(leaf.requires_grad_(), target)
+            value_there.backward()
+            assert value_there.isnan()
             assert leaf.grad[0].isnan().all()
     spoiled = logits.clone()
     spoiled[3] = float("nan")  # ignored
+    expected = loss(logits, target)
     torch.testing.assert_close(compiled(spoiled, target), expected, rtol=1e-12, atol=1e-14)
 
 
-def test_inductor_and_soft_targets_and_modules():
+def test_inductor_and_modules():
     torch._dynamo.reset()
-    loss = expacc.ScheduledLoss(
-        expacc.MixedExpectedErrorLoss(
-            weight=torch.linspace(0.5, 2, 5).double(), label_smoothing=0.1
-        ),
-        focus=expacc.schedules.focus_gradual,
-    )
+    weight = torch.linspace(0.5, 2, 5).double()
+    inner = expacc.MixedExpectedErrorLoss(weight=weight, label_smoothing=0.1)
+    loss = expacc.ScheduledLoss(inner, focus=expacc.schedules.focus_gradual)
     compiled = torch.compile(loss, fullgraph=True)
-    logits, target = batch(8, 5)
     for progress in (0.0, 0.4, 1.0):  # a schedule changes numbers between calls
         loss.step(progress)
-        leaf, twin = (logits.clone().requires_grad_() for _ in range(2))
-        value, expected = compiled(leaf, target), loss(twin, target)
-        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-14)
-        value.backward()
-        expected.backward()
-        torch.testing.assert_close(leaf.grad, twin.grad, rtol=1e-11, atol=1e-14)
+        assert_twins(compiled, loss, *batch(8, 5))
 
 
 # ------------------------------------------- many gradients at once, and gradients of gradients
 
 
-def by_loop(function, values):
-    """The Jacobian, one backward after the other."""
-    leaf = values.clone().requires_grad_()
-    found = function(leaf)
-    rows = [
-        torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in found.reshape(-1).unbind()
-    ]
-    return torch.stack(rows).reshape(*found.shape, *values.shape)
+def each_of(found):
+    """The unit vectors of an output."""
+    return torch.eye(found.numel(), dtype=found.dtype).reshape(found.numel(), *found.shape)
 
 
-def batched(function, values):
-    leaf = values.clone().requires_grad_()
-    found = function(leaf)
-    each = torch.eye(found.numel(), dtype=found.dtype).reshape(found.numel(), *found.shape)
-    (grad,) = torch.autograd.grad(found, leaf, each, is_grads_batched=True)
-    return grad.reshape(*found.shape, *values.shape)
+def jacobian_by(gradients):
+    """A way to a Jacobian: all gradients of a graph made once, by ``gradients(found, leaf)``."""
+
+    def way(function, values):
+        leaf = values.clone().requires_grad_()
+        found = function(leaf)
+        return gradients(found, leaf).reshape(*found.shape, *values.shape)
+
+    return way
 
 
-def vmapped(function, values):
-    """torch.func's vmap over backward passes through a graph that was made outside of it."""
-    leaf = values.clone().requires_grad_()
-    found = function(leaf)
-    each = torch.eye(found.numel(), dtype=found.dtype).reshape(found.numel(), *found.shape)
-    grad = torch.func.vmap(
-        lambda upstream: torch.autograd.grad(found, leaf, upstream, retain_graph=True)[0]
-    )(each)
-    return grad.reshape(*found.shape, *values.shape)
+def gradient(found, leaf, upstream):
+    return torch.autograd.grad(found, leaf, upstream, retain_graph=True)[0]
+
+
+by_loop = jacobian_by(lambda y, x: torch.stack([gradient(y, x, one) for one in each_of(y)]))
+batched = jacobian_by(lambda y, x: torch.autograd.grad(y, x, each_of(y), is_grads_batched=True)[0])
+# torch.func's vmap over backward passes through a graph that was made outside of it
+vmapped = jacobian_by(lambda y, x: torch.func.vmap(lambda one: gradient(y, x, one))(each_of(y)))
 
 
 WAYS = {

@@ -66,7 +66,7 @@ def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
     """Names and families between commas; of a family those that can stand alone."""
     from expacc.compare.study import NEVER_ALONE
     from expacc.registry import choose_losses
-    from expacc.report.loss_names import DEFAULT_LOSSES
+    from expacc.report.words import DEFAULT_LOSSES
 
     words = [word.strip() for part in text or () for word in part.split(",") if word.strip()]
     if not words:
@@ -148,8 +148,7 @@ def _planned(study: "Study") -> str:
 def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     """What would run, and how long it would take."""
     from expacc.compare.study import expected_seconds, items_done
-    from expacc.report.loss_names import loss_name
-    from expacc.report.words import duration
+    from expacc.report.words import duration, loss_name
     from expacc.runner.engine import cores
 
     done = items_done(study, out)
@@ -269,7 +268,7 @@ def _short(value: Any) -> str:
 def _train(table: "Table", options: FitOptions, screen: Screen) -> "Deployed":
     from expacc.compare.deploy import train_by_choice, train_loss, winner_of
     from expacc.compare.study import Settings, load_record
-    from expacc.report.loss_names import DEFAULT_LOSSES
+    from expacc.report.words import DEFAULT_LOSSES
 
     loss = options.loss.replace("-", "_") if options.loss else None
     settings: dict[str, Any] = {}

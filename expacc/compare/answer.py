@@ -13,8 +13,17 @@ from numpy.typing import ArrayLike
 from expacc.compare.record import StudyRecord, read_protocol
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
-from expacc.report.words import counted, listed, p_text, percent, share_text, trials_text
+from expacc.report.words import (
+    OUTSIDE,
+    REFERENCE,
+    counted,
+    listed,
+    loss_name,
+    p_text,
+    percent,
+    share_text,
+    trials_text,
+)
 from expacc.stats.many_tables import check_names, win_tie_loss
 from expacc.stats.one_table import PairedTest
 from expacc.stats.p_values import check_share, read_scores, visible_gain, visible_gain_over_tables

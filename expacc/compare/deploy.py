@@ -31,7 +31,7 @@ from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.estimator.saving import FILES, build, cv_results, read_files
 from expacc.files import check_shape, is_sealed, parse_json, read_whole, seal, write_whole
 from expacc.plain import UsageError, check_choice, plain, safe_cell
-from expacc.report.loss_names import loss_name
+from expacc.report.words import loss_name
 from expacc.runner.items import WorkItem
 
 FACTS = "table.json"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from expacc.compare.record import StudyRecord, TableFacts
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
-from expacc.report.loss_names import INK, MUTED, SCALE, Look, loss_name, loss_order
+from expacc.report.words import INK, MUTED, SCALE, Look, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.p_values import Floats
 

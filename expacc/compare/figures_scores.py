@@ -18,7 +18,7 @@ from expacc.report.figures import (
     legend_place,
     tidy_axes,
 )
-from expacc.report.loss_names import (
+from expacc.report.words import (
     INK,
     LINES,
     MUTED,
@@ -27,8 +27,9 @@ from expacc.report.loss_names import (
     Look,
     loss_name,
     loss_order,
+    p_text,
+    points,
 )
-from expacc.report.words import p_text, points
 from expacc.stats.many_tables import CriticalDifference
 
 ROW = 0.46  # inches for a loss

@@ -20,7 +20,7 @@ from expacc.compare.leaderboard_table import (
 )
 from expacc.compare.record import StudyRecord
 from expacc.plain import csv_text
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.words import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.stats.many_tables import (
     CriticalDifference,
     Profile,

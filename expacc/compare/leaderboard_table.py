@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
 from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.words import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.one_table import (
     PairedTest,

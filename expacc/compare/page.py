@@ -30,8 +30,18 @@ from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import Chart
 from expacc.report.html import render
-from expacc.report.loss_names import OUTSIDE, REFERENCE, Look, looks, loss_name
-from expacc.report.words import duration, p_value_text, percent, points, share_text
+from expacc.report.words import (
+    OUTSIDE,
+    REFERENCE,
+    Look,
+    duration,
+    looks,
+    loss_name,
+    p_value_text,
+    percent,
+    points,
+    share_text,
+)
 
 MOST_SUSPECTS = 20
 BADGES = {

@@ -16,8 +16,18 @@ from expacc.compare.leaderboard import Leaderboard, Overall, OverallEntry
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
 from expacc.plain import plain
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.words import NONE, duration, p_value_text, percent, points, share_text
+from expacc.report.words import (
+    NONE,
+    OUTSIDE,
+    REFERENCE,
+    duration,
+    loss_name,
+    loss_order,
+    p_value_text,
+    percent,
+    points,
+    share_text,
+)
 from expacc.stats.many_tables import WinTieLoss
 from expacc.stats.one_table import PairedTest
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.files import Between, Numbers, check_shape
-from expacc.report.loss_names import OUTSIDE
+from expacc.report.words import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
 
 

@@ -26,7 +26,7 @@ from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_se
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
-from expacc.report.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
+from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
 from expacc.runner.rows import Row

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from expacc.compare.record import StudyRecord
 from expacc.plain import csv_text
-from expacc.report.loss_names import ACCURACY_TRAINED, OUTSIDE
+from expacc.report.words import ACCURACY_TRAINED, OUTSIDE
 from expacc.runner.rows import Row
 
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone

@@ -23,7 +23,7 @@ from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
 from expacc.registry.spec import Range
-from expacc.report.loss_names import DEFAULT_LOSSES
+from expacc.report.words import DEFAULT_LOSSES
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 5

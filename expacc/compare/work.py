@@ -34,7 +34,7 @@ from expacc.compare.training_budget import (
 )
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
 from expacc.estimator.calibration import Calibration, expected_calibration_error, fit_calibration
-from expacc.report.loss_names import OUTSIDE
+from expacc.report.words import OUTSIDE
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Predictions, Row
 from expacc.schedules import geometric

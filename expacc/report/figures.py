@@ -19,7 +19,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from expacc.report.loss_names import INK, LINES, MUTED
+from expacc.report.words import INK, LINES, MUTED
 from expacc.stats.many_tables import CriticalDifference
 
 WIDE, NARROW = 8.0, 3.15  # inches; a pixel of the page is a 96th

@@ -14,7 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from expacc.plain import plain
-from expacc.report.loss_names import DARK
+from expacc.report.words import DARK
 
 _HERE = "expacc.report"
 

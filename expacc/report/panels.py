@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from expacc.report.figures import legend_place, tidy_axes
-from expacc.report.loss_names import INK, LINES, MUTED, SCALE
+from expacc.report.words import INK, LINES, MUTED, SCALE
 
 Ticks = Mapping[float, str]
 SHADE = SCALE[0]

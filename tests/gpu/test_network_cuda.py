@@ -6,6 +6,7 @@ import warnings
 import pytest
 import torch
 import torch.nn.functional as F
+from test_network import Stop, stopping
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -73,34 +74,17 @@ def test_compiled():
     torch.testing.assert_close(weights(model), weights(train()[0]), rtol=0, atol=1e-3)
 
 
-class Stop(Exception):
-    pass
-
-
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_a_stopped_run_resumes(tmp_path, precision):
     pytest.importorskip("safetensors")
-    calls = 0
-
-    def cross_entropy(logits, target):
-        nonlocal calls
-        calls += 1
-        if calls == 25:
-            raise Stop
-        return F.cross_entropy(logits, target)
-
     settings = {"precision": precision, "epochs": 4}
-    whole, _ = train(loss=cross_entropy_twin, model=network(0.3), **settings)
+    whole, _ = train(loss=stopping(F.cross_entropy, 0), model=network(0.3), **settings)
     settings |= {"checkpoint": tmp_path, "checkpoint_every": 4}
     with pytest.raises(Stop):
-        train(loss=cross_entropy, model=network(0.3), **settings)
-    model, result = train(loss=cross_entropy, model=network(0.3), **settings)
+        train(loss=stopping(F.cross_entropy, 25), model=network(0.3), **settings)
+    model, result = train(loss=stopping(F.cross_entropy, 0), model=network(0.3), **settings)
     assert result.resumed_at == 20
     torch.testing.assert_close(weights(model), weights(whole), rtol=0, atol=1e-5)
-
-
-def cross_entropy_twin(logits, target):
-    return F.cross_entropy(logits, target)
 
 
 def test_the_step_with_a_nan_is_named_though_seen_later():

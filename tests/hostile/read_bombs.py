@@ -16,7 +16,7 @@ from pathlib import Path
 from hostile.bombs import TEXT_BOMBS
 from hostile.bombs_binary import BINARY_BOMBS
 
-BOMBS = {f"{bomb.file}: {bomb.title}": bomb for bomb in [*TEXT_BOMBS, *BINARY_BOMBS]}
+BOMBS = {bomb.key: bomb for bomb in [*TEXT_BOMBS, *BINARY_BOMBS]}
 
 
 def forked(work, seconds: int) -> tuple[int, int, float]:

@@ -8,9 +8,8 @@ from expacc.recipes.exact.paper import COST
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout
 from expacc.report.figures import Chart
-from expacc.report.loss_names import looks
 from expacc.report.panels import Line, Panel, powers
-from expacc.report.words import NONE, bytes_text, listed, seconds_text
+from expacc.report.words import NONE, bytes_text, listed, looks, seconds_text
 from expacc.runner.rows import Row
 
 __all__ = ["exponent", "write"]

@@ -8,9 +8,8 @@ from expacc.recipes.exact.integral import CASES
 from expacc.recipes.exact.paper import INTEGRAL
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout
-from expacc.report.loss_names import looks
 from expacc.report.panels import Line, Panel, power, powers
-from expacc.report.words import NONE
+from expacc.report.words import NONE, looks
 from expacc.runner.rows import Row
 
 __all__ = ["needed_samples", "write"]

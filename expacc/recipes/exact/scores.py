@@ -11,9 +11,8 @@ from expacc.recipes.exact.protocol import steps_of
 from expacc.recipes.page import SLACK, Claim, Comparison, Grid, Number
 from expacc.recipes.paper import Layout
 from expacc.report.figures import Chart
-from expacc.report.loss_names import INK, looks
 from expacc.report.panels import dots
-from expacc.report.words import NONE, listed, signed
+from expacc.report.words import INK, NONE, listed, looks, signed
 from expacc.runner.rows import Row
 
 __all__ = ["Gaps", "Printed", "Scores", "Where", "counts_text", "printed_gaps", "settings_text"]

@@ -12,9 +12,8 @@ from expacc.recipes.exact.toy import FIVE, LOSSES, THREE, TOYS, Toy, best, perce
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 from expacc.recipes.paper import Layout
 from expacc.report.figures import Chart, tidy_axes
-from expacc.report.loss_names import INK, LINES, MUTED, SCALE, looks, loss_name
 from expacc.report.panels import Line, Panel, Surface, bars
-from expacc.report.words import NONE
+from expacc.report.words import INK, LINES, MUTED, NONE, SCALE, looks, loss_name
 from expacc.runner.rows import Row
 
 __all__ = ["write"]

@@ -16,9 +16,8 @@ from expacc.recipes.leaky.protocol import LEAKY, LOSSES, PLAIN, REFERENCE
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section, number_of
 from expacc.recipes.paper import Layout, load_paper
 from expacc.report.figures import Chart
-from expacc.report.loss_names import looks
 from expacc.report.panels import Line, Panel, panels, power
-from expacc.report.words import signed
+from expacc.report.words import looks, signed
 from expacc.runner.rows import Row
 
 __all__ = ["Runs", "claims_of", "lag", "orders", "stuck", "write"]

@@ -11,9 +11,8 @@ from expacc.recipes.leaky.mlp import NOISES
 from expacc.recipes.leaky.protocol import LEAKY, LOSSES, REFERENCE, Compared, compare
 from expacc.recipes.page import Claim, Comparison, Page, Section, number_of
 from expacc.recipes.paper import Layout, load_paper, numbers
-from expacc.report.loss_names import MUTED, looks
 from expacc.report.panels import Line, Panel
-from expacc.report.words import listed, p_text, p_value_text, share_text, signed
+from expacc.report.words import MUTED, listed, looks, p_text, p_value_text, share_text, signed
 from expacc.runner.rows import Row
 from expacc.stats import corrected_paired_t
 

@@ -21,9 +21,8 @@ from expacc.recipes.leaky.protocol import (
 from expacc.recipes.leaky.uci import NAMES
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section, number_of
 from expacc.recipes.paper import Layout, load_paper, numbers
-from expacc.report.loss_names import looks
 from expacc.report.panels import Line, Panel, power
-from expacc.report.words import NONE, listed, p_text, p_value_text, signed
+from expacc.report.words import NONE, listed, looks, p_text, p_value_text, signed
 from expacc.runner.rows import Row
 
 __all__ = ["write"]

@@ -9,9 +9,8 @@ from matplotlib.axes import Axes
 from expacc.recipes.page import Claim, Comparison, Number, Page
 from expacc.recipes.paper import Layout, load_paper
 from expacc.report.figures import Chart
-from expacc.report.loss_names import INK, SCALE, looks
 from expacc.report.panels import Line, Panel
-from expacc.report.words import NONE, listed
+from expacc.report.words import INK, NONE, SCALE, listed, looks
 from expacc.runner.rows import Row
 
 __all__ = ["write"]

@@ -14,8 +14,7 @@ from expacc.recipes.mixing.uci import ARMS, CE, CONTROL, EL, EVERY, GRADUAL, SHA
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout, numbers
 from expacc.report.figures import Chart, critical_difference_figure, tidy_axes
-from expacc.report.loss_names import INK, MUTED, Look, looks
-from expacc.report.words import NONE, listed, p_text, p_value_text, signed
+from expacc.report.words import INK, MUTED, NONE, Look, listed, looks, p_text, p_value_text, signed
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, friedman, wilcoxon
 
