@@ -67,7 +67,8 @@ def exact_error(
     Args:
         logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
         target: integer labels without the class axis, or class probabilities t of the logits'
-            shape; the latter give Σ_j t_j (1 - P(j wins)).
+            shape; the latter give Σ_j t_j (1 - P(j wins)), at the price of a label, but of C labels
+            with margin, topk > 1, log or a sigma per class: then each class has its own integral.
         weight: one factor >= 0 per class; n / (C · count) makes this balanced accuracy.
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
