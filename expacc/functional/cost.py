@@ -13,10 +13,9 @@ from expacc.contract import (
     sound_batch,
 )
 from expacc.errors import check_choice, check_cost, sigma_error
-from expacc.functional.exact import is_per_class, read_sigma
+from expacc.functional.exact import argmax_cost, is_per_class, read_sigma
 from expacc.ops import CLASS_AXIS, compute_dtype, row_dtype
 from expacc.ops.orthant.noise import NOISES, NoiseName
-from expacc.probabilities import argmax_probabilities
 
 __all__ = ["expected_cost"]
 
@@ -83,8 +82,7 @@ def expected_cost(
     scales = read_sigma(sigma, batch, scores)
     if isinstance(sigma, Tensor) and is_per_class(scales):
         raise sigma_error(sigma, batch.logits.shape, per_row=True)
-    chances = argmax_probabilities(scores, scales, noise)
-    return reduce_rows((_prices(batch, cost) * chances).sum(-1), batch)
+    return reduce_rows(argmax_cost(scores, scales, _prices(batch, cost), noise), batch)
 
 
 def _prices(batch: Batch, cost: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """EXACT: the expected error of a classifier whose logits carry noise."""
 
 import math
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from expacc.ops import (
     is_plain_eager,
     orthant_chance,
     orthant_logs,
+    rival_cost,
     target_log_prob,
     triton_error,
 )
@@ -66,7 +67,8 @@ def exact_error(
     Args:
         logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
         target: integer labels without the class axis, or class probabilities t of the logits'
-            shape; the latter give Σ_j t_j (1 - P(j wins)).
+            shape; the latter give Σ_j t_j (1 - P(j wins)), at the price of a label, but of C labels
+            with margin, topk > 1, log or a sigma per class: then each class has its own integral.
         weight: one factor >= 0 per class; n / (C · count) makes this balanced accuracy.
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' (over the weight of the kept rows) or 'sum'.
@@ -167,7 +169,7 @@ def read_sigma(sigma: float | Tensor, batch: Batch, scores: Tensor) -> float | T
     return sigma.movedim(CLASS_AXIS, -1)
 
 
-def is_per_class(scales: float | Tensor) -> bool:
+def is_per_class(scales: float | Tensor) -> TypeGuard[Tensor]:
     """Has every class a scale of its own?"""
     return isinstance(scales, Tensor) and scales.ndim > 0 and scales.shape[-1] > 1
 
@@ -186,8 +188,7 @@ def _values(
         return _of_labels(scores, scales, batch.labels, margin, noise, topk, log)
     mass = batch.mass.movedim(CLASS_AXIS, -1)
     if margin is None and topk == 1 and not log and not is_per_class(scales):
-        errors = 1 - argmax_probabilities(scores, scales, noise)
-        return (mass * errors).sum(-1)
+        return argmax_cost(scores, scales, _mass_of_others(mass), noise)
     # Every class takes its turn as the true one.
     classes = scores.shape[-1]
     everyone = torch.arange(classes, device=scores.device).expand(scores.shape)
@@ -197,6 +198,55 @@ def _values(
     values = _of_labels(wide, scales, everyone, margin, noise, topk, log)
     # A class without mass contributes 0, not 0 · inf.
     return (mass * torch.where(mass == 0, 0, values)).sum(-1)
+
+
+def argmax_cost(scores: Tensor, scales: float | Tensor, costs: Tensor, noise: NoiseName) -> Tensor:
+    """Σ_j costs_j P(argmax = j), for scores and costs (…, C) and scales per row.
+
+    As the best class's cost and what its upsets add, so that nothing tiny is a difference.
+    """
+    best = scores.detach().argmax(-1)
+    costs = costs.to(torch.float64)
+    least = costs.gather(-1, best.unsqueeze(-1))
+    more = (costs - least).to(scores.dtype)
+    if noise == "normal":
+        own, behind, rivals = _own_and_rivals(scores, best)
+        leads = _leads(own, behind, scales, isinstance(scales, Tensor), None)
+        upsets = rival_cost(leads, more.gather(-1, rivals))
+    else:
+        upsets = (more * argmax_probabilities(scores, scales, noise)).sum(-1)
+    return least.squeeze(-1) + upsets
+
+
+def _mass_of_others(mass: Tensor) -> Tensor:
+    """What is lost if class j wins, Σ_{i≠j} mass_i: Σ_j mass_j (1 - P_j) = Σ_j P_j Σ_{i≠j} mass_i.
+
+    In the largest class's place summed without it: a difference would have no digits left.
+    """
+    top = mass.detach().argmax(-1, keepdim=True)
+    rest = mass.scatter(-1, top, 0).sum(-1, keepdim=True)
+    return (mass.sum(-1, keepdim=True) - mass).scatter(-1, top, rest)
+
+
+def _own_and_rivals(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The label's score, (…, 1), the others', and their classes, (…, C-1)."""
+    index = labels.unsqueeze(-1)
+    place = torch.arange(scores.shape[-1] - 1, device=scores.device)
+    rivals = place + (place >= index)  # all classes but the label
+    return scores.gather(-1, index), scores.gather(-1, rivals), rivals
+
+
+def _leads(
+    own: Tensor, behind: Tensor, scales: float | Tensor, finite: bool, margin: float | None
+) -> Tensor:
+    """(own - behind)/scales, at most margin; +inf over an absent rival, else finite if wanted."""
+    absent = behind == -torch.inf
+    lead = own - torch.where(absent, 0, behind)
+    if margin is not None:
+        lead = lead.clamp(max=margin)
+    if finite:
+        lead = lead.clamp(torch.finfo(lead.dtype).min, torch.finfo(lead.dtype).max)
+    return torch.where(absent, torch.inf, lead / scales)
 
 
 def _of_labels(
@@ -210,27 +260,16 @@ def _of_labels(
 ) -> Tensor:
     """1 - P or -log P of the label, for scores (…, C) and labels (…)."""
     classes = scores.shape[-1]
-    place = torch.arange(classes - 1, device=scores.device)
-    rivals = place + (place >= labels.unsqueeze(-1))  # all classes but the label
-    index = labels.unsqueeze(-1)
-    own, behind = scores.gather(-1, index), scores.gather(-1, rivals)
-    absent = behind == -torch.inf
-    lead = own - torch.where(absent, 0, behind)
-    if margin is not None:
-        lead = lead.clamp(max=margin)
-    per_class = is_per_class(scales)
-    general = per_class or topk > 1 or noise in ("logistic", "laplace")
-    if general or isinstance(scales, Tensor):  # without end there is no slope, in sigma either
-        lead = lead.clamp(torch.finfo(lead.dtype).min, torch.finfo(lead.dtype).max)
-    if isinstance(scales, Tensor) and per_class:
-        wide = scales.expand(scores.shape)
-        theirs, mine = wide.gather(-1, rivals), wide.gather(-1, index)
-        margins = torch.where(absent, torch.inf, lead / theirs)
-        ratio = (mine / theirs).double()
-    else:
-        margins = torch.where(absent, torch.inf, lead / scales)
-        ratio = margins.new_ones((), dtype=torch.float64).expand(margins.shape)
+    own, behind, rivals = _own_and_rivals(scores, labels)
+    wide = scales.expand(scores.shape) if is_per_class(scales) else None
+    general = wide is not None or topk > 1 or noise in ("logistic", "laplace")
+    theirs = scales if wide is None else wide.gather(-1, rivals)
+    # Without end there is no slope, in sigma either.
+    margins = _leads(own, behind, theirs, general or isinstance(scales, Tensor), margin)
     if general:
+        ratio = torch.ones_like(margins, dtype=torch.float64)
+        if wide is not None:
+            ratio = (wide.gather(-1, labels.unsqueeze(-1)) / theirs).double()
         single = scores.dtype == torch.float32
         offset = margins.double().clamp(min=_FAR_BEHIND)
         chance = contest(offset, ratio, noise, topk, single=single, eager=is_plain_eager())

@@ -31,6 +31,7 @@ from expacc.ops.native.build import build_native
 from expacc.ops.orthant.all_classes import win_chances
 from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
+from expacc.ops.orthant.rival_cost import rival_cost
 from expacc.ops.triton.library import row_log_prob, takes_operation
 from expacc.ops.triton.node import fused_exact, fused_mixture
 
@@ -52,6 +53,7 @@ __all__ = [
     "log_prob_loss",
     "orthant_chance",
     "orthant_logs",
+    "rival_cost",
     "row_dtype",
     "supports_triton",
     "target_log_prob",

@@ -1,4 +1,4 @@
-"""Fit ops/orthant/float32_table.py: where the integrand of the orthant integral lives.
+"""Fit the tables of ops/orthant/float32.py: where the integrand of the orthant integral lives.
 
 Rows of many kinds (rivals equal, spread, in two groups) get the true ends of their integrand, where
 it has dropped by 15 nats, by bisection. Polynomials in b and s are fitted to the ends by Lawson's
@@ -20,7 +20,7 @@ from expacc.ops.orthant.noise import log_normal_cdf_and_mills
 DROP = 15.0
 BEND = 1.25**2 / 2  # of log(right/left): measured best
 REACH = 19.0
-LOWEST = {"NEAR": -8.0, "FAR": -REACH}
+LOWEST = {"NEAR": -8.0, "FAR": -REACH, "UPSET": 0.0}  # an upset: all rows count as ahead
 LEAST_LOG_PROB = -92.0  # what is less underflows, whatever the nodes
 RIVALS = (2, 3, 5, 9, 15, 31, 63, MOST_RIVALS)
 NODES = (14, 16, 18, 20, 22, 24, 26, 28, 32, 40)
@@ -47,13 +47,13 @@ def make_rows(rivals: int, lowest: float, seed: int, each: int = 250) -> Tensor:
 class Rows:
     """The rows with what the fit needs; everything but ``margins`` is (…, rows)."""
 
-    def __init__(self, margins: Tensor) -> None:
+    def __init__(self, margins: Tensor, upset: bool) -> None:
         self.margins = margins
         scaled = margins.t() / math.sqrt(2)
         self.base, nearest = scaled.min(0)
         self.mu = self.base - scaled
         count = (SOFTNESS * self.mu).exp().sum(0).log()
-        self.ahead = self.base > LEVEL * count
+        self.ahead = self.base > (-1 if upset else LEVEL * count)
         one = torch.ones_like(count)
         b, s = self.base, count
         self.features = torch.stack([one, s, s * s, b, b * s, b * b])
@@ -136,13 +136,15 @@ def errors(rows: Rows, table: Tensor, nodes: int) -> tuple[float, float]:
 
 def main() -> None:
     for name, lowest in LOWEST.items():
-        sets = [Rows(make_rows(rivals, lowest, seed=0)) for rivals in RIVALS]
-        table = torch.cat([fit(sets, ahead=False), fit(sets, ahead=True)])
+        upset = name == "UPSET"
+        sets = [Rows(make_rows(rivals, lowest, seed=0), upset) for rivals in RIVALS]
+        ahead = fit(sets, ahead=True)
+        table = torch.cat([ahead if upset else fit(sets, ahead=False), ahead])
         print(f"{name} = (")
-        for line in table.tolist():
+        for line in table[3 * upset :].tolist():
             print(f"    ({', '.join(f'{value:.5g}' for value in line)}),")
         print(")\n")
-        others = [Rows(make_rows(rivals, lowest, seed=1000, each=150)) for rivals in RIVALS]
+        others = [Rows(make_rows(r, lowest, seed=1000, each=150), upset) for r in RIVALS]
         for nodes in NODES:
             found = (errors(rows, table, nodes) for rows in others)
             cells = (f"{r}: {a:.0e} {b:.0e}" for r, (a, b) in zip(RIVALS, found, strict=True))

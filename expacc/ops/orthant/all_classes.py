@@ -5,7 +5,7 @@ With scores s_i = mu_i + noise, T(s) = Σ_i log F(s - mu_i) and h_j = f/F at s -
     P_j = ∫ h_j(s) e^{T(s)} ds,     Σ_k G_k dP_k/dmu_j = ∫ h_j e^T (G_j H - A) ds,
 
 with H = Σ_i h_i and A = Σ_i G_i h_i. Σ_j P_j is the integral of d e^T/ds, hence 1. The grid covers
-all that the largest score can be; a class's P is right in absolute terms, to 1e-12 in float64.
+all that the largest score can be; a class's P is right in absolute terms, to 2e-12 in float64.
 """
 
 import math
@@ -20,30 +20,42 @@ from expacc.ops.orthant.noise import NOISES, Noise, constant_like, fill_panels
 _GRID = {"normal": (45.0, 160), "logistic": (42.0, 320), "gumbel": (42.0, 640)}
 # Laplace has kinks at the means: panels between the largest of them, and a few more for the tails.
 _MOST_KINKS, _PANEL_NODES, _TAILS = 48, 12, (42.0, 24.0, 14.0, 8.0, 4.0, 2.0)
+_MANY_NODES = 240  # of the normal's grid: the best of more than a thousand varies little
 _BLOCK_ELEMENTS = 1 << 20
 
 
+def _tails(classes: int) -> tuple[float, ...]:
+    """Where panels end besides at the means, as seen from the best of them.
+
+    The largest of k equal scores is about log k above their mean, for some k up to ``classes``.
+    """
+    crowd = math.log(classes)
+    steps = [2.0 * i for i in range(1, math.ceil(crowd / 2) + 1)]
+    return (*(-t for t in _TAILS), *steps, *(t + crowd for t in _TAILS))
+
+
 def _node_count(classes: int, name: str) -> int:
+    if name == "normal" and classes > 1000:
+        return _MANY_NODES
     if name in _GRID:
         return _GRID[name][1]
-    return (min(classes, _MOST_KINKS) + 2 * len(_TAILS) - 1) * _PANEL_NODES
+    return (min(classes, _MOST_KINKS) + len(_tails(classes)) - 1) * _PANEL_NODES
 
 
 def _grid(means: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Scores, (rows, nodes), at which the largest may be found, and their log-weights."""
     best = means.amax(-1, keepdim=True)
-    crowd = math.log(means.shape[-1])  # how much further up the largest of many gets
+    classes = means.shape[-1]
     if name in _GRID:
-        depth, count = _GRID[name]
-        low, high = NOISES[name].reach(depth)
-        high += 0.0 if name == "normal" else crowd
+        low, high = NOISES[name].reach(_GRID[name][0])
+        count = _node_count(classes, name)
+        high += 0.0 if name == "normal" else math.log(classes)  # the largest of many is higher up
         step = (high - low) / count
         places = torch.arange(count, dtype=best.dtype, device=best.device)
         scores = best + (low + step * (places + 0.5))
         return scores, torch.full_like(scores, math.log(step))
-    kinks = means.topk(min(means.shape[-1], _MOST_KINKS), -1).values
-    tails = constant_like((*(-t for t in _TAILS), *(t + crowd for t in _TAILS)), best)
-    ends = torch.cat([kinks, best + tails], -1)
+    kinks = means.topk(min(classes, _MOST_KINKS), -1).values
+    ends = torch.cat([kinks, best + constant_like(_tails(classes), best)], -1)
     ends = torch.maximum(ends, best - _TAILS[0])  # absent classes, and those far below
     return fill_panels(ends.sort(-1).values, _PANEL_NODES)
 

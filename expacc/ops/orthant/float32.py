@@ -75,11 +75,10 @@ def _dither(rivals: int) -> Tensor:
 
 
 @functools.cache
-def _rules(nodes: int, rivals: int, far: bool) -> tuple[Tensor, Tensor]:
-    """[1, b, s] ⊗ [1, b, s] to the interval, (6, 9); the interval to nodes and weights, (…, 3)."""
-    table = torch.tensor(FAR if far else NEAR, dtype=torch.float64, device="cpu")
-    place = torch.zeros(6, 9, dtype=torch.float64, device="cpu")
-    place[:, [0, 2, 8, 1, 5, 4]] = table
+def _rules(nodes: int, rivals: int, table: tuple[tuple[float, ...], ...]) -> tuple[Tensor, Tensor]:
+    """[1, b, s] ⊗ [1, b, s] to the interval, (…, 9); the interval to nodes and weights, (…, 3)."""
+    place = torch.zeros(len(table), 9, dtype=torch.float64, device="cpu")
+    place[:, [0, 2, 8, 1, 5, 4]] = torch.tensor(table, dtype=torch.float64, device="cpu")
     t = torch.arange(0.5, nodes, dtype=torch.float64, device="cpu") / nodes
     # y(t) = left - width t + bend t (1-t), and dz/dt = -√2 dy/dt.
     places = torch.stack([torch.ones_like(t), -t, t - t * t], 1)
@@ -131,7 +130,7 @@ def _integrate(flat: Tensor, far: bool | None) -> Calm:
         mu.add_(_dither(rivals))
 
     nodes = count_nodes(rivals, far)
-    place, rule = _rules(nodes, rivals, far)
+    place, rule = _rules(nodes, rivals, FAR if far else NEAR)
     interval = place @ (corner.unsqueeze(1) * corner).view(9, rows)
     nodes_weights = rule @ torch.where(ahead, interval[3:], interval[:3])
     p, weight = nodes_weights[:nodes], nodes_weights[nodes:]
@@ -163,13 +162,78 @@ def _evaluate(mu: Tensor, p: Tensor, weight: Tensor, root: Tensor) -> tuple[Tens
 
     The product is scaled, and h times √(π/2).
     """
-    y = torch.add(p.unsqueeze(1), mu).clamp_(-9.3, 9.0)  # beyond, exp(-y²) is subnormal and slow
-    cdf = torch.erfc(y)  # 2Φ
-    hazard = torch.addcmul(_number(0.0), y, y, value=-1, out=y).exp_().div_(cdf)
-    crossings = hazard.sum(1)
-    product = (cdf.mul_(_number(0.5)) if mu.shape[0] > _MANY else cdf).prod(1)
+    hazard, cdf = _hazards(mu, p)
+    crossings, product = hazard.sum(1), cdf.prod(1)
     win = weight.mul_(product).mul_(root)
     return product, crossings, hazard.mul_(win.unsqueeze(1)).sum(0)
+
+
+def _hazards(mu: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+    """√(π/2) h and 2Φ, of many rivals Φ, (nodes, rivals, rows)."""
+    y = torch.add(p.unsqueeze(1), mu).clamp_(-9.3, 9.0)  # beyond, exp(-y²) is subnormal and slow
+    cdf = torch.erfc(y)
+    hazard = torch.addcmul(_number(0.0), y, y, value=-1, out=y).exp_().div_(cdf)
+    return hazard, cdf.mul_(_number(0.5)) if mu.shape[0] > _MANY else cdf
+
+
+# ------------------------------------------------------------------ what the rivals' wins cost
+
+
+def integrate_upsets(leads: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
+    """V (rows,), float64, and ∂V/∂leads (rows, rivals), as ``rival_cost.py`` defines them.
+
+    Args:
+        leads: (rows, rivals), float32, >= 0, 2 to ``MOST_RIVALS`` rivals; +inf is an absent one.
+        costs: (rows, rivals), float32.
+    """
+    if torch.is_autocast_enabled("cpu"):
+        with torch.autocast("cpu", enabled=False):
+            return integrate_upsets(leads, costs)
+    rivals = leads.shape[1]
+    step = max(_ROWS, _BLOCK // (rivals * _upset_nodes(rivals)))
+    pairs = zip(torch.split(leads, step), torch.split(costs, step), strict=True)
+    values, slopes = zip(*(_upsets(*pair) for pair in pairs), strict=True)
+    return torch.cat(values), torch.cat(slopes)
+
+
+def _upsets(leads: Tensor, costs: Tensor) -> tuple[Tensor, Tensor]:
+    rows, rivals = leads.shape
+    scaled = leads.t().clone(memory_format=torch.contiguous_format)
+    scaled.mul_(_number(_SQRT_HALF)).clamp_(max=1e18)
+    costs = costs.t().contiguous()
+    corner = scaled.new_ones((3, rows))  # 1, b, s
+    base = torch.amin(scaled, 0, out=corner[1])
+    mu = torch.sub(base, scaled, out=scaled).clamp_(min=_number(-25.0))
+    gone = base > _REACH * _SQRT_HALF
+    base.clamp_(max=_REACH * _SQRT_HALF)
+    torch.log((mu * _number(SOFTNESS)).exp_().sum(0), out=corner[2])
+    many = rivals > _MANY
+    if many:
+        mu.add_(_dither(rivals))
+    nodes = _upset_nodes(rivals)
+    place, rule = _rules(nodes, rivals, UPSET)
+    p, weight = (rule @ (place @ (corner.unsqueeze(1) * corner).view(9, rows))).view(2, nodes, rows)
+    y = p + base
+    tail = torch.erfc(y.clamp(max=_number(9.0))).mul_(weight)
+    root = y.square_().mul_(_number(-0.5)).clamp_(min=_number(-80.0)).exp_()
+    density = weight.mul_(root)
+    slope, value = torch.zeros_like(mu), torch.zeros_like(base)
+    step = -(-nodes // -(-nodes * rivals * rows // _BLOCK))
+    for nodes_p, density_p, root_p, tail_p in zip(
+        *(torch.split(t, step) for t in (p, density, root, tail)), strict=True
+    ):
+        hazard, cdf = _hazards(mu, nodes_p)
+        product = cdf.prod(1)
+        lose = tail_p.mul_(product)
+        priced = torch.mul(hazard, costs, out=cdf).sum(1).mul_(lose)  # A
+        pull = density_p.mul_(product).mul_(root_p).addcmul_(hazard.sum(1), lose)  # H
+        value.add_(priced.sum(0))
+        factor = torch.mul(costs, pull.unsqueeze(1), out=cdf).sub_(priced.unsqueeze(1))
+        slope.sub_(factor.mul_(hazard).sum(0))
+    if many:
+        value.add_((_dither(rivals).t() @ slope).squeeze(0), alpha=2 / math.sqrt(math.pi))
+    slope.mul_(_number(SLOPE)).masked_fill_(gone, 0.0)
+    return value.double().mul_(1 / LIFT).masked_fill_(gone, 0.0), slope.t()
 
 
 # ------------------------------------------------- where the integrand of a row lives, as fitted
@@ -199,6 +263,12 @@ FAR = (
     (6.5074, -0.54443, -0.0077421, -0.028136, 0.053242, -0.0022689),
     (1.4042, 0.53057, -0.013596, -0.36265, -0.035552, 0.018473),
 )
+# Where the best class loses: nearest leads from 0 to 19.
+UPSET = (
+    (2.5732, -0.54533, -0.014615, -0.28158, 0.0562, -0.015494),
+    (6.8004, -0.55808, -0.007329, -0.08741, 0.054765, 0.0014397),
+    (1.5595, 0.38943, -0.021113, -0.38307, -0.0054043, 0.017418),
+)
 
 # Rivals up to which so many nodes leave 1e-6 of log P, 2e-5 of the gradient; near and far.
 _NODES = ((9, 15, 22), (15, 16, 24), (31, 18, 26), (63, 24, 32), (MOST_RIVALS, 28, 40))
@@ -208,3 +278,8 @@ _NODES = ((9, 15, 22), (15, 16, 24), (31, 18, 26), (63, 24, 32), (MOST_RIVALS, 2
 def count_nodes(rivals: int, far: bool) -> int:
     """How many nodes a row of at most ``MOST_RIVALS`` rivals needs."""
     return next(count[far] for most, *count in _NODES if rivals <= most)
+
+
+def _upset_nodes(rivals: int) -> int:
+    """As many as leave 1e-7 of V and 1e-6 of its gradient, relative to the likeliest upset."""
+    return 16 if rivals <= 9 else 18 if rivals <= 15 else 20 if rivals <= 31 else 22

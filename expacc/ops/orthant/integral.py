@@ -32,6 +32,7 @@ innermost, so that sums over rivals and nodes vectorise for any number of classe
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -43,7 +44,7 @@ from expacc.ops.orthant.noise import DEEP, deep_tail, log_normal_cdf_and_mills
 __all__ = ["NODES", "Chances", "integrate_chances", "integrate_orthant"]
 
 _SQRT2 = math.sqrt(2.0)
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 # By dtype of the margins: nodes, and the depth of the interval in nats below the mode. Measured
 # against the 204-case table: float64 1.4e-13 (log P), 2.5e-12 (gradient); float32 5e-7, 1.4e-5.
@@ -53,13 +54,12 @@ _SKEW = 1.25  # λ = SKEW/2 · log((hi-mode)/(mode-lo)); 1 is natural, 1.15 to 1
 _BLOCK_CPU = 1 << 16  # elements of one work buffer (512 KiB in float64; three are live)
 _BLOCK_DEVICE = 1 << 25
 
-_FAR_BEHIND = (
-    -1e7
-)  # beyond, log P is homogeneous in the margins to a dozen digits: P(sm) = P(m)^(s²)
-_FAR_AHEAD = 1e7  # a row whose every margin is beyond this has P = 1 exactly
-_ABSENT = 1e18  # +inf becomes this: Φ = 1, φ = 0 exactly, and its square is finite in float32
+# Beyond, log P is homogeneous in the margins to a dozen digits: P(sm) = P(m)^(s²).
+_FAR_BEHIND = -1e7
+FAR_AHEAD = 1e7  # a row whose every margin is beyond this has P = 1 exactly
+ABSENT = 1e18  # +inf becomes this: Φ = 1, φ = 0 exactly, and its square is finite in float32
 _TAME = (-24.0, 8.0)  # y within: y² stays below 700, erfc above 1e-29
-_EXP_MIN = -700.0  # exp of less takes a slow path, 100 times as long: clamp its argument
+EXP_MIN = -700.0  # exp of less takes a slow path, 100 times as long: clamp its argument
 
 
 # --------------------------------------------------------------------------- mode and interval
@@ -124,7 +124,7 @@ def _interval(
 # ----------------------------------------------------------- the integral, for a chunk of rows
 
 
-class _Rule(NamedTuple):
+class Rule(NamedTuple):
     """How fine: nodes, the interval's depth in nats, and the elements of a work buffer."""
 
     nodes: int
@@ -137,7 +137,7 @@ def _unit_nodes(nodes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.arange(nodes, dtype=dtype, device=device).add_(0.5).mul_(2 / nodes)[:, None]
 
 
-class _Grid(NamedTuple):
+class Grid(NamedTuple):
     """Nodes and weights of a chunk of rows; every tensor is (nodes, rows), float64."""
 
     p: Tensor  # node i is at y = p_i + mu for a rival
@@ -148,7 +148,7 @@ class _Grid(NamedTuple):
     tame: bool  # is everything so near that products of a few Φ cannot underflow?
 
 
-def _place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule: _Rule) -> _Grid:
+def place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule: Rule) -> Grid:
     """Steps 2 to 4 for margins base - mu, (rivals, rows)."""
     rivals = mu.shape[0]
     is_ahead = ahead.to(mu.dtype)
@@ -185,38 +185,28 @@ def _place_nodes(base: Tensor, mu: Tensor, nearest: Tensor, ahead: Tensor, rule:
     minus_log_density = y_target.square_()  # -log φ(z), up to a constant
     log_weight = grow.add_(torch.log(scale * lam)).sub_(c).sub_(minus_log_density)
     log_value = torch.addcmul(log_weight, log_cdf.add_(minus_log_density), is_ahead)
-    return _Grid(p, log_weight, log_value, c, deep, tame)
+    return Grid(p, log_weight, log_value, c, deep, tame)
 
 
-def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
-    """The integrals of some rows, from ``my`` = margins/√2, (rivals, rows), float64, finite.
+def evaluate_nodes(
+    mu: Tensor, grid: Grid, rule: Rule
+) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+    """Slice by slice: its nodes, h = √(2π)/2 e^c φ/Φ, a spare buffer like it, and Σ_i log Φ(z+m_i).
 
-    Returns small_log (rows,), ahead (rows,) and gradient (rivals, rows): small_log is log(1-P)
-    where ahead, else log P; gradient is ∂P/∂m divided by exp(small_log), which neither underflows
-    nor overflows.
+    The middle first: its weights set the scale. The next slice overwrites h, (nodes, rivals, rows).
     """
-    rivals, rows = my.shape
-    base, nearest = my.min(0)
-    # exp(-m|m|/2): a negative margin alone makes the sum exceed 1.
-    ahead = my.abs().mul_(my).neg_().clamp_(_EXP_MIN, 1.0).exp_().sum(0) < 1
-    is_ahead = ahead.to(my.dtype)
-    base = base.clamp_(max=_FAR_AHEAD)
-    mu = base - my  # y_i = p + mu_i; 0 for the nearest rival
-    grid = _place_nodes(base, mu, nearest, ahead, rule)
+    rivals, rows = mu.shape
     # The few rivals that need the deep tail; all of them on a device.
     far = None
-    if grid.deep and my.is_cpu:
+    if grid.deep and mu.is_cpu:
         far = torch.nonzero((mu + grid.p[0] > DEEP).view(-1)).view(-1)
-
     step = max(1, min(rule.nodes, rule.block // (rivals * rows)))
     step = -(-rule.nodes // -(-rule.nodes // step))  # slices of equal size
     starts = list(range(0, rule.nodes, step))
-    starts.insert(0, starts.pop(len(starts) // 2))  # the middle first: its weights set the scale
-    buffer = torch.empty((3, step, rivals, rows), dtype=my.dtype, device=my.device)
-    one = _constant(1.0, my.dtype, my.device)
+    starts.insert(0, starts.pop(len(starts) // 2))
+    buffer = torch.empty((3, step, rivals, rows), dtype=mu.dtype, device=mu.device)
     many = rivals > 1000  # halve 2Φ one by one: a sum of so many log 2 would cost digits
-    gradient, total, shift = torch.zeros_like(my), torch.zeros_like(base), torch.zeros_like(base)
-    for position, start in enumerate(starts):
+    for start in starts:
         part = slice(start, min(start + step, rule.nodes))
         y, cdf, h = buffer[:, : part.stop - start]
         torch.add(mu, grid.p[part, None], out=y)
@@ -226,8 +216,8 @@ def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
             y.clamp_(max=DEEP)
         torch.erfc(y, out=cdf)  # 2 Φ(z+m)
         torch.addcmul(grid.c[part, None], y, y, value=-1, out=h)
-        h = h if grid.tame else h.clamp_(min=_EXP_MIN)
-        h.exp_().div_(cdf)  # √(2π)/2 e^c φ/Φ
+        h = h if grid.tame else h.clamp_(min=EXP_MIN)
+        h.exp_().div_(cdf)
         if many:
             cdf.mul_(0.5)
         if grid.tame:
@@ -239,19 +229,38 @@ def _chunk(my: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
             log_product = log_cdf.sum(1)
         if not many:
             log_product.sub_(rivals * math.log(2))
+        yield part, h, y, log_product
+
+
+def _chunk(my: Tensor, rule: Rule) -> tuple[Tensor, Tensor, Tensor]:
+    """The integrals of some rows, from ``my`` = margins/√2, (rivals, rows), float64, finite.
+
+    Returns small_log (rows,), ahead (rows,) and gradient (rivals, rows): small_log is log(1-P)
+    where ahead, else log P; gradient is ∂P/∂m divided by exp(small_log), which neither underflows
+    nor overflows.
+    """
+    base, nearest = my.min(0)
+    # exp(-m|m|/2): a negative margin alone makes the sum exceed 1.
+    ahead = my.abs().mul_(my).neg_().clamp_(EXP_MIN, 1.0).exp_().sum(0) < 1
+    is_ahead = ahead.to(my.dtype)
+    base = base.clamp_(max=FAR_AHEAD)
+    mu = base - my  # y_i = p + mu_i; 0 for the nearest rival
+    grid = place_nodes(base, mu, nearest, ahead, rule)
+    one = _constant(1.0, my.dtype, my.device)
+    gradient, total, shift = torch.zeros_like(my), torch.zeros_like(base), torch.zeros_like(base)
+    for i, (part, h, _, log_product) in enumerate(evaluate_nodes(mu, grid, rule)):
         value_weight = grid.log_value_weight[part] + log_product
-        if position == 0:
-            shift = value_weight.amax(0)
+        shift = shift if i else value_weight.amax(0)
         value_weight = value_weight.sub_(shift).exp_()
         weight = log_product.sub_(shift).add_(grid.log_weight[part]).exp_()
         # ahead: Φ(z) Σ φ/Φ; behind: φ(z)
         total.add_(torch.lerp(one, h.sum(1).mul_(2), is_ahead).mul_(value_weight).sum(0))
         gradient.add_(h.mul_(weight[:, None]).sum(0))
-    constant = math.log(2 * _SQRT2 / rule.nodes) - _LOG_SQRT_2PI  # the rest of dz φ(z)
+    constant = math.log(2 * _SQRT2 / rule.nodes) - LOG_SQRT_2PI  # the rest of dz φ(z)
     small_log = total.log().add_(shift).add_(constant)
-    gone = base >= _FAR_AHEAD  # every rival absent: P = 1
-    gradient.mul_(total.reciprocal_().mul_(2 * math.exp(-_LOG_SQRT_2PI)).masked_fill_(gone, 0.0))
-    gradient = torch.threshold_(gradient, 1e-280, 0.0)  # undo _EXP_MIN: absent means zero
+    gone = base >= FAR_AHEAD  # every rival absent: P = 1
+    gradient.mul_(total.reciprocal_().mul_(2 * math.exp(-LOG_SQRT_2PI)).masked_fill_(gone, 0.0))
+    gradient = torch.threshold_(gradient, 1e-280, 0.0)  # undo EXP_MIN: absent means zero
     return small_log.masked_fill_(gone, -math.inf), ahead, gradient
 
 
@@ -284,7 +293,7 @@ def _add_tail(log_cdf: Tensor, h: Tensor, tail: tuple[Tensor, Tensor], far: Tens
 # ------------------------------------------------------------------------------ the operation
 
 
-def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
+def _evaluate(flat: Tensor, rule: Rule) -> tuple[Tensor, Tensor, Tensor]:
     """small_log (rows,), ahead (rows,) and gradient (rows, rivals) of margins (rows, rivals)."""
     rows, rivals = flat.shape
     if rivals == 0:
@@ -293,7 +302,7 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
     if rivals == 1:  # P = Φ(m/√2)
         margin = flat[:, 0].to(torch.float64)
         small_log, mills = log_normal_cdf_and_mills(margin.abs() * (-1 / _SQRT2))
-        gone = (margin >= _FAR_AHEAD) | (margin == -math.inf)
+        gone = (margin >= FAR_AHEAD) | (margin == -math.inf)
         small_log = torch.where(gone, -math.inf, small_log)
         gradient = torch.where(gone, 0.0, mills * (1 / _SQRT2))
         return small_log, margin >= 0, gradient.unsqueeze(1).to(flat.dtype)
@@ -307,14 +316,14 @@ def _evaluate(flat: Tensor, rule: _Rule) -> tuple[Tensor, Tensor, Tensor]:
         stretch = (scaled.amin(0) / _FAR_BEHIND).clamp_(min=1)
         lost = stretch == math.inf  # a rival infinitely far ahead: P = 0
         stretch.masked_fill_(lost, 1)
-        scaled = (scaled / stretch).clamp_(_FAR_BEHIND, _ABSENT).mul_(1 / _SQRT2)
+        scaled = (scaled / stretch).clamp_(_FAR_BEHIND, ABSENT).mul_(1 / _SQRT2)
         log, ahead[part], columns = _chunk(scaled, rule)
         small_log[part] = log.mul_(stretch).mul_(stretch).masked_fill_(lost, -math.inf)
         gradient[part] = columns.mul_(stretch).masked_fill_(lost, 0.0).t()
     return small_log, ahead, gradient
 
 
-def _may_be_calm(flat: Tensor, nodes: int) -> bool:
+def may_be_calm(flat: Tensor, nodes: int) -> bool:
     """Could the float32 rule of ``float32.py`` do? For its own number of nodes only."""
     return (
         flat.dtype == torch.float32
@@ -325,28 +334,28 @@ def _may_be_calm(flat: Tensor, nodes: int) -> bool:
     )
 
 
-def _flatten(margins: Tensor) -> Tensor:
+def flatten_rows(margins: Tensor) -> Tensor:
     """Margins (rows, rivals)."""
     if margins.ndim == 2:
         return margins
     return margins.reshape(math.prod(margins.shape[:-1]), margins.shape[-1])
 
 
-def _rule(margins: Tensor, nodes: int) -> _Rule:
+def rule_of(margins: Tensor, nodes: int) -> Rule:
     block = _BLOCK_CPU if margins.is_cpu else _BLOCK_DEVICE
-    return _Rule(nodes or NODES[margins.dtype], _DROP[margins.dtype], block)
+    return Rule(nodes or NODES[margins.dtype], _DROP[margins.dtype], block)
 
 
 def integrate_orthant(margins: Tensor, nodes: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P, log(1-P), the smaller of the two, and ∂P/∂margins divided by its exponential."""
     lead = margins.shape[:-1]
-    flat = _flatten(margins)
-    if _may_be_calm(flat, nodes) and is_calm(flat.amin(1), flat.shape[1]):
+    flat = flatten_rows(margins)
+    if may_be_calm(flat, nodes) and is_calm(flat.amin(1), flat.shape[1]):
         small, ahead, gradient, _ = integrate_calm(flat, far=False)
         gradient = gradient * (SLOPE * LIFT / small).unsqueeze(1)
         small_log = small.double().log_().sub_(math.log(LIFT))
     else:
-        small_log, ahead, gradient = _evaluate(flat, _rule(flat, nodes))
+        small_log, ahead, gradient = _evaluate(flat, rule_of(flat, nodes))
     other = torch.log1p(-small_log.exp())
     log_p = torch.where(ahead, other, small_log)
     log_q = torch.where(ahead, small_log, other)
@@ -369,9 +378,9 @@ class Chances(NamedTuple):
 
 def integrate_chances(margins: Tensor, nodes: int) -> Chances:
     """The smaller of P and 1-P itself, where its logarithm is not asked for."""
-    flat = _flatten(margins)
+    flat = flatten_rows(margins)
     factor: Tensor | float
-    if _may_be_calm(flat, nodes):
+    if may_be_calm(flat, nodes):
         small, ahead, gradient, near = integrate_calm(flat)
         small.mul_(_constant(1 / LIFT, torch.float32, flat.device))
         factor = SLOPE
@@ -380,7 +389,7 @@ def integrate_chances(margins: Tensor, nodes: int) -> Chances:
             small.mul_(there)
             factor = there * SLOPE
     else:
-        small_log, ahead, gradient = _evaluate(flat, _rule(flat, nodes))
+        small_log, ahead, gradient = _evaluate(flat, rule_of(flat, nodes))
         small = factor = small_log.exp_().to(margins.dtype)
     if margins.ndim != 2:
         lead = margins.shape[:-1]
