@@ -337,7 +337,7 @@ def readme_section(contents: Sequence[Mapping[str, Any]]) -> str:
             *(escape(claim[key] or NONE) for key in ("claim", "paper", "ours", "verdict")),
         ]
         for one in contents
-        for claim in [c for c in one["claims"] if c["headline"]] or [_whole(one)]
+        for claim in _headlines(one["claims"]) or [_whole(one)]
     ]
     machines = dict.fromkeys(one["machine"] for one in contents if one["machine"])
     commits = dict.fromkeys(one["commit"] for one in contents)
@@ -345,6 +345,15 @@ def readme_section(contents: Sequence[Mapping[str, Any]]) -> str:
     made.append(f"commit {', '.join(commits)}")
     note = f"{escape(', '.join(made))}. `expacc reproduce NAME --data FOLDER` makes one."
     return "\n".join([*table(["recipe", "claim", "paper", "ours", "verdict"], rows), note])
+
+
+def _headlines(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The first of every verdict: what holds never stands without what does not."""
+    first: dict[str, Mapping[str, Any]] = {}
+    for claim in claims:
+        if claim["headline"]:
+            first.setdefault(claim["verdict"], claim)
+    return list(first.values())
 
 
 def _whole(one: Mapping[str, Any]) -> dict[str, str]:
