@@ -172,6 +172,143 @@ class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
         scale: float = 1.0,
     ) -> None: ...
 
+class TaylorCrossEntropyLoss(FunctionLoss):
+    """Compute the first terms of cross entropy's expansion in 1 - p."""
+
+    terms: int
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        terms: int = 2,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class JensenShannonLoss(FunctionLoss):
+    """Compute the Jensen–Shannon loss, from cross entropy (share → 0) to expected error (→ 1)."""
+
+    label_share: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        label_share: float = 0.7,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class ReverseCrossEntropyLoss(FunctionLoss):
+    """Compute the reverse cross entropy (RCE): ``expected_error`` times -log 1e-4 = 9.2103."""
+
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class SymmetricCrossEntropyLoss(FunctionLoss):
+    """Compute the symmetric cross entropy (SCE): ``mixed_expected_error`` under another name."""
+
+    ce_weight: float
+    rce_weight: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        ce_weight: float = 0.1,
+        rce_weight: float = 1.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricGeneralizedCrossEntropyLoss(FunctionLoss):
+    """Compute the asymmetric generalised cross entropy (AGCE)."""
+
+    a: float
+    q: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 0.6,
+        q: float = 0.6,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricUnhingedLoss(FunctionLoss):
+    """Compute the asymmetric unhinged loss (AUL)."""
+
+    a: float
+    q: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 5.5,
+        q: float = 3.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricExponentialLoss(FunctionLoss):
+    """Compute the asymmetric exponential loss (AEL)."""
+
+    a: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 2.5,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
 class HingeLoss(FunctionLoss):
     """Compute the multi-class hinge loss, the mean shortfall of the margins over the rivals."""
 

@@ -1,11 +1,15 @@
 """The losses we compare with, by themselves; ``expacc.functional`` has them beside our own."""
 
-from expacc.functional import reweighted, rivals, robust
+from expacc.functional import asymmetric, divergences, reweighted, rivals, robust
+from expacc.functional.asymmetric import *  # noqa: F403
+from expacc.functional.divergences import *  # noqa: F403
 from expacc.functional.reweighted import *  # noqa: F403
 from expacc.functional.rivals import *  # noqa: F403
 from expacc.functional.robust import *  # noqa: F403
 
 __all__ = []
 __all__ += robust.__all__
+__all__ += divergences.__all__
+__all__ += asymmetric.__all__
 __all__ += reweighted.__all__
 __all__ += rivals.__all__

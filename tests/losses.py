@@ -303,6 +303,89 @@ LOSSES = (
 )
 
 
+def _np_jensen_shannon(p, y, z, label_share=0.7):
+    """By its definition: two divergences from the mixture, scaled."""
+    label, rest = np.eye(p.shape[1])[y], 1 - label_share
+    mixed = label_share * label + rest * p
+    of_label = -np.log((label * mixed).sum(1))
+    of_softmax = (p * np.log(p / mixed)).sum(1)
+    return (label_share * of_label + rest * of_softmax) / (-rest * np.log(rest))
+
+
+def _mp_jensen_shannon(row, label_share=0.7):
+    # A class that is not the label has p_j log(p_j / m_j) = -p_j log(1 - share).
+    share = mp.mpf(label_share)
+    if row.p > mp.mpf("0.5"):
+        log_mixed = mp.log1p((share - 1) * row.error)
+    else:
+        log_mixed = mp.log(share + (1 - share) * row.p)
+    own = row.p * (row.u - log_mixed) if row.p else mp.mpf(0)
+    others = -row.error * mp.log1p(-share)
+    total = -share * log_mixed + (1 - share) * (own + others)
+    return total / ((share - 1) * mp.log1p(-share))
+
+
+def _np_symmetric(p, y, z, ce_weight=0.1, rce_weight=1.0):
+    """Cross entropy both ways, zeros of the label replaced by 1e-4 as in the authors' code."""
+    label = np.clip(np.eye(p.shape[1])[y], 1e-4, 1)
+    return -ce_weight * np.log(_true(p, y)) - rce_weight * (p * np.log(label)).sum(1)
+
+
+LOSSES += (
+    LossRow(
+        "taylor_cross_entropy",
+        numpy=lambda p, y, z, terms=2: sum((1 - _true(p, y)) ** i / i for i in range(1, terms + 1)),
+        exact=lambda row, terms=2: mp.fsum(row.error**i / i for i in range(1, terms + 1)),
+        settings=({}, {"terms": 1}, {"terms": 6}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        "jensen_shannon",
+        numpy=_np_jensen_shannon,
+        exact=_mp_jensen_shannon,
+        settings=({}, {"label_share": 0.001}, {"label_share": 0.3}, {"label_share": 0.99}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        "reverse_cross_entropy",
+        numpy=lambda p, y, z: _np_symmetric(p, y, z, ce_weight=0.0),
+        exact=lambda row: -mp.log(mp.mpf(1e-4)) * row.error,
+        gradient_bound=2.303,
+    ),
+    LossRow(
+        "symmetric_cross_entropy",
+        numpy=_np_symmetric,
+        exact=lambda row, ce_weight=0.1, rce_weight=1.0: (
+            (-mp.mpf(ce_weight) * row.u if ce_weight else 0)
+            - mp.mpf(rce_weight) * mp.log(mp.mpf(1e-4)) * row.error
+        ),
+        settings=({}, {"ce_weight": 0.0}, {"ce_weight": 6.0, "rce_weight": 0.1}),
+    ),
+    LossRow(
+        "asymmetric_generalized_cross_entropy",
+        numpy=lambda p, y, z, a=0.6, q=0.6: ((a + 1) ** q - (a + _true(p, y)) ** q) / q,
+        exact=lambda row, a=0.6, q=0.6: (
+            -((mp.mpf(a) + 1) ** q) * mp.expm1(q * mp.log1p(-row.error / (mp.mpf(a) + 1))) / q
+        ),
+        settings=({}, {"a": 6.0, "q": 1.5}, {"a": 0.01, "q": 3.0}),
+    ),
+    LossRow(
+        "asymmetric_unhinged",
+        numpy=lambda p, y, z, a=5.5, q=3.0: ((a - _true(p, y)) ** q - (a - 1) ** q) / q,
+        exact=lambda row, a=5.5, q=3.0: (
+            (mp.mpf(a) - 1) ** q * mp.expm1(q * mp.log1p(row.error / (mp.mpf(a) - 1))) / q
+        ),
+        settings=({}, {"a": 6.3, "q": 1.5}, {"a": 1.01, "q": 0.5}),
+    ),
+    LossRow(
+        "asymmetric_exponential",
+        numpy=lambda p, y, z, a=2.5: np.exp(-_true(p, y) / a) - np.exp(-1 / a),
+        exact=lambda row, a=2.5: mp.exp(-1 / mp.mpf(a)) * mp.expm1(row.error / mp.mpf(a)),
+        settings=({}, {"a": 0.2}),
+    ),
+)
+
+
 def _np_exact(p, y, z, sigma=1.0, margin=None, standardize=True, noise="normal", topk=1, log=False):
     """The integral over the true class's noise by adaptive quadrature, rival by rival."""
     from scipy import integrate, stats

@@ -272,7 +272,7 @@ def test_a_study_with_failures_only_has_a_report():
 def test_colours_belong_to_losses():
     few, all_of_them = looks({"cross_entropy", "exact"}), looks(set(LOSS_NAMES))
     assert few["exact"] == all_of_them["exact"]
-    assert len({look.colour for look in all_of_them.values()}) == len(LOSS_NAMES)
+    assert len({*all_of_them.values()}) == len(LOSS_NAMES)
     assert all(look.colour in DARK for look in all_of_them.values())
     own = looks({"cross_entropy", "exact", "mine"})
     assert own["mine"].colour not in (own["exact"].colour, own["cross_entropy"].colour)

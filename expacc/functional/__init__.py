@@ -1,7 +1,9 @@
 """Every loss as a function of (logits, target): ours first, then those we compare with."""
 
-from expacc.functional import reweighted, rivals, robust
+from expacc.functional import asymmetric, divergences, reweighted, rivals, robust
+from expacc.functional.asymmetric import *  # noqa: F403
 from expacc.functional.cost import expected_cost
+from expacc.functional.divergences import *  # noqa: F403
 from expacc.functional.exact import exact_error
 from expacc.functional.head import linear_mixed_expected_error
 from expacc.functional.reweighted import *  # noqa: F403
@@ -18,5 +20,7 @@ __all__ = [
     "mixed_expected_error",
 ]
 __all__ += robust.__all__
+__all__ += divergences.__all__
+__all__ += asymmetric.__all__
 __all__ += reweighted.__all__
 __all__ += rivals.__all__

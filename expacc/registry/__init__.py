@@ -2,7 +2,8 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and ``python docs/write_losses.py``.
+in ``ours.py``, ``robust.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
+``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
 """
@@ -13,7 +14,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from expacc.registry.ours import OURS
-from expacc.registry.rivals import CLASSIC, ROBUST
+from expacc.registry.rivals import CLASSIC
+from expacc.registry.robust import ROBUST
 from expacc.registry.spec import REFERENCE, LossSpec
 
 if TYPE_CHECKING:
@@ -39,11 +41,13 @@ def list_losses() -> tuple[str, ...]:
     return tuple(spec.name for spec in _ALL if not spec.needs)
 
 
-def get_loss(name: str, **arguments: Any) -> "nn.Module":
+def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.Module":
     """Make a loss Module from its name, as a line of a configuration file would.
 
     Args:
         name: one of ``list_losses()``, or 'max_mahalanobis_center'.
+        classes: how many there are, for the parameters that a loss's paper chose for the nearer of
+            10 and 100 (docs/losses.md has both); without it those for 10, the usual ones.
         **arguments: of the Module: ``weight``, ``ignore_index``, ``reduction``,
             ``label_smoothing`` and the loss's own.
 
@@ -67,6 +71,11 @@ def get_loss(name: str, **arguments: Any) -> "nn.Module":
             f"name must be a loss of logits and labels; got {name!r}, which needs {spec.needs}. "
             f"Call expacc.functional.{spec.function_name}."
         )
+    if classes is not None:
+        from expacc.errors import check_count
+
+        check_count("classes", classes)
+        arguments = {**spec.by_classes(classes), **arguments}
     known = list(inspect.signature(spec.module).parameters)
     for argument in arguments:
         if argument not in known:

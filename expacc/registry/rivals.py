@@ -1,4 +1,4 @@
-"""The losses that we compare with."""
+"""The losses that we compare with and that were not made against wrong labels."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ from expacc.registry.spec import LossSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["CLASSIC", "ROBUST"]
+__all__ = ["CLASSIC"]
 
 
 def _focal_pull(u: "Tensor", n: "Mapping[str, Tensor]") -> "Tensor":
@@ -19,44 +19,6 @@ def _focal_pull(u: "Tensor", n: "Mapping[str, Tensor]") -> "Tensor":
     quotient = u.clamp(min=-1e30, max=-tiny) / error.clamp(min=tiny)  # -1 where both vanish
     return error.pow(n["gamma"]) * (1 - n["gamma"] * u.exp() * quotient) * n["alpha"]
 
-
-ROBUST = (
-    LossSpec(
-        name="mean_absolute_error",
-        label="mean absolute error",
-        formula="2·(1 − p)",
-        source="Ghosh, Kumar and Sastry 2017; mixing, Eq. 3",
-        when="comparator; the expected error under another name",
-        family="robust",
-        look=("#882255", "#d9699f", "<", "--"),
-        slope=lambda u, n: u.exp() * 2,
-        for_accuracy=True,
-    ),
-    LossSpec(
-        name="generalized_cross_entropy",
-        label="generalised cross entropy",
-        formula="(1 − p^q)/q, `truncation`",
-        source="Zhang and Sabuncu 2018; mixing, p. 2",
-        when="wrong labels, the standard answer",
-        family="robust",
-        look=("#332288", "#9c8cf0", ">", "-."),
-        defaults={"q": 0.7, "truncation": None},
-        slope=lambda u, n: (u * n["q"]).exp().where(u > n["truncation"].log(), 0),
-        search={"q": (0.1, 1.0, 0.7)},
-    ),
-    LossSpec(
-        name="partially_huberized_cross_entropy",
-        label="partially Huberised",
-        formula="−u where p ≥ threshold, else 1 − log(threshold) − p/threshold",
-        source="Menon et al. 2020",
-        when="wrong labels: cross entropy for rows that are believed",
-        family="robust",
-        look=("#6b4c9a", "#b79ae0", "*", "-."),
-        defaults={"threshold": 0.1},
-        slope=lambda u, n: (u.exp() / n["threshold"]).clamp(max=1),
-        search={"threshold": (0.02, 0.5, 0.1)},
-    ),
-)
 
 CLASSIC = (
     LossSpec(

@@ -254,7 +254,7 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if spec is None or not plain:
         return loss, {}
     keys = [*spec.defaults, *spec.options]
-    if getattr(loss, "ce_weight", None) is not None:
+    if spec.name == "mixed_expected_error" and getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
     if callable(spec.slope):
         keys += MOVES
