@@ -309,6 +309,166 @@ class AsymmetricExponentialLoss(FunctionLoss):
         scale: float = 1.0,
     ) -> None: ...
 
+class NormalizedCrossEntropyLoss(FunctionLoss):
+    """Compute the normalised cross entropy (NCE), in [0, 1]."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class NormalizedFocalLoss(FunctionLoss):
+    """Compute the normalised focal loss (NFL), in [0, 1]."""
+
+    gamma: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        gamma: float = 0.5,
+    ) -> None: ...
+
+class NormalizedAndReverseCrossEntropyLoss(FunctionLoss):
+    """Compute normalised plus reverse cross entropy (NCE+RCE)."""
+
+    active_weight: float
+    passive_weight: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 1.0,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricGeneralizedLoss(FunctionLoss):
+    """Compute normalised plus asymmetric generalised cross entropy (NCE+AGCE)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+    q: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 6.0,
+        q: float = 1.5,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricUnhingedLoss(FunctionLoss):
+    """Compute normalised cross entropy plus the asymmetric unhinged loss (NCE+AUL)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+    q: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 6.3,
+        q: float = 1.5,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricExponentialLoss(FunctionLoss):
+    """Compute normalised cross entropy plus the asymmetric exponential loss (NCE+AEL)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 5.0,
+    ) -> None: ...
+
+class ActiveNegativeLoss(FunctionLoss):
+    """Compute the active negative loss (ANL-CE): normalised cross entropy, and its negative."""
+
+    active_weight: float
+    negative_weight: float
+    floor: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 5.0,
+        negative_weight: float = 5.0,
+        floor: float = 1e-07,
+    ) -> None: ...
+
+class BiTemperedLoss(FunctionLoss):
+    """Compute the bi-tempered logistic loss: a bounded logarithm of a softmax with heavy tails."""
+
+    t1: float
+    t2: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        t1: float = 0.8,
+        t2: float = 1.2,
+    ) -> None: ...
+
+class EpsilonSoftmaxLoss(FunctionLoss):
+    """Compute cross entropy of the ε-softmax plus the mean absolute error (CE_ε+MAE)."""
+
+    ce_weight: float
+    mae_weight: float
+    boost: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        ce_weight: float = 0.01,
+        mae_weight: float = 5.0,
+        boost: float = 100000.0,
+    ) -> None: ...
+
 class HingeLoss(FunctionLoss):
     """Compute the multi-class hinge loss, the mean shortfall of the margins over the rivals."""
 

@@ -187,7 +187,7 @@ def test_specs_are_complete(spec):
 
 
 def test_looks_differ():
-    """No more than fourteen colours can be told apart: beyond, marker and dash tell losses of one."""
+    """Fourteen colours can be told apart: beyond, marker and dash tell losses of one colour."""
     for place in (2, 3):
         assert len({(spec.look[0], spec.look[place]) for spec in CHOICES}) == len(CHOICES)
     nights = {spec.look[:2] for spec in CHOICES}
