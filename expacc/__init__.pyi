@@ -7,7 +7,10 @@ from expacc import functional as functional
 from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
 from expacc.contract import Reduction, Shift
+from expacc.early_learning import EarlyLearningRegularization as EarlyLearningRegularization
 from expacc.functional.exact import Standardize
+from expacc.logit_clip import LogitClip as LogitClip
+from expacc.logit_clip import clip_logits as clip_logits
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops import build_native as build_native

@@ -27,7 +27,7 @@ ROOMS = [
     {"ops"},
     {"contract", "probabilities", "optim"},
     {"functional", "baselines"},
-    {"registry", "losses", "centers", "scheduled", "expacc"},
+    {"registry", "losses", "centers", "scheduled", "logit_clip", "early_learning", "expacc"},
     {"data"},
     {"training"},
     {"estimator"},

@@ -52,10 +52,12 @@ def test_values_and_gradients_are_exact(t1, t2):
             for row in range(4):
                 with mp.workdps(120):
                     value, gradient = exact(logits[row].tolist(), int(target[row]), t1, t2)
-                    assert abs(values[row].item() - value) <= 1e-12 * abs(value)
+                    assert (
+                        abs(values[row].item() - value) <= 1e-12 * abs(value) + mp.mpf(10) ** -110
+                    )
                     largest = max(map(abs, gradient))
                     for found, true in zip(grad[row].tolist(), gradient, strict=True):
-                        assert abs(found - true) <= 1e-11 * largest
+                        assert abs(found - true) <= 1e-11 * largest + 1e-15
 
 
 @pytest.mark.parametrize("t2", [1.0, 1 + 1e-9, 1.2, 2.0, 50.0])
