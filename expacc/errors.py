@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from expacc.plain import UsageError as UsageError
+from expacc.plain import check_choice as check_choice
+from expacc.plain import check_count as check_count
 
 
 def check_number(
@@ -54,21 +56,6 @@ def logits_error(logits: object, name: str = "logits") -> Exception:
     if logits.ndim == 0:
         return ValueError(f"{name} must have an axis of classes; got a tensor without axes.")
     return ValueError(f"{name} must have at least one class; got shape {tuple(logits.shape)}.")
-
-
-def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
-    """Raise unless ``value`` is one of ``choices``."""
-    if not any(value is choice or (type(value) is str and value == choice) for choice in choices):
-        *most, last = (repr(choice) for choice in choices)
-        raise ValueError(f"{name} must be {', '.join(most)} or {last}; got {value!r}.")
-
-
-def check_count(name: str, value: object) -> None:
-    """Raise unless ``value`` is an int >= 1."""
-    if type(value) is not int:
-        raise TypeError(f"{name} must be an int; got {value!r}.")
-    if value < 1:
-        raise ValueError(f"{name} must be >= 1; got {value}.")
 
 
 def check_nodes(nodes: int | None) -> int:

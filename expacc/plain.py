@@ -1,7 +1,7 @@
 """Text that comes from a stranger's file, made fit to be printed, or to be opened elsewhere.
 
-And the error that is no more than such a line: here, and not with the sentences about tensors,
-because the command line and its workers must do without the seconds in which torch is imported.
+And the error that is no more than such a line, and the plainest checks: here, and not with the
+sentences about tensors, because the command line must do without the seconds that torch takes.
 """
 
 import csv
@@ -10,8 +10,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-__all__ = ["UsageError", "csv_text", "one_line", "plain", "safe_cell"]
 
 _JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
 _FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
@@ -23,6 +21,21 @@ class UsageError(ValueError):
 
     Every other exception is a bug of ours there, and shown with its traceback.
     """
+
+
+def check_choice(name: str, value: object, choices: tuple[object, ...]) -> None:
+    """Raise unless ``value`` is one of ``choices``."""
+    if not any(value is choice or (type(value) is str and value == choice) for choice in choices):
+        *most, last = (repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be {', '.join(most)} or {last}; got {value!r}.")
+
+
+def check_count(name: str, value: object, low: int = 1) -> None:
+    """Raise unless ``value`` is an int >= ``low``."""
+    if type(value) is not int:
+        raise TypeError(f"{name} must be an int; got {value!r}.")
+    if value < low:
+        raise ValueError(f"{name} must be >= {low}; got {value}.")
 
 
 def plain(text: str, most: int = 0) -> str:

@@ -130,7 +130,7 @@ def draw(words):
     from matplotlib.figure import Figure
 
     from expacc.report.figures import chart
-    from expacc.report.palette import looks
+    from expacc.report.loss_names import looks
 
     look = looks({"exact"})["exact"]
 

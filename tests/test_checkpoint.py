@@ -16,8 +16,7 @@ from interrupted import STEPS, finished, interrupted, records, train
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from expacc.training.checkpoint import load_state, save_state
-from expacc.training.resume import Position, RunCheckpoint
+from expacc.training.checkpoint import Position, RunCheckpoint, load_state, save_state
 
 # ---------------------------------------------------------------------------------- the file
 

@@ -4,8 +4,13 @@ import numpy as np
 import pytest
 
 from expacc.compare import work
-from expacc.compare.search_space import trials_of
-from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
+from expacc.compare.serialize import (
+    failed_rows,
+    pack_splits,
+    pack_table,
+    unpack_split,
+    unpack_table,
+)
 from expacc.compare.study import (
     Settings,
     _Best,
@@ -18,6 +23,7 @@ from expacc.compare.training_budget import (
     batch_and_epochs,
     epochs_a_point,
     fold_seconds,
+    trials_of,
     usual_trials,
 )
 from expacc.compare.work import best_trial
@@ -259,7 +265,7 @@ def test_run_and_read_back(study, tmp_path):
 
 
 def test_failed_items_leave_rows_with_a_reason(study):
-    rows = work.failed_rows(study.items[0], "the worker died")
+    rows = failed_rows(study.items[0], "the worker died")
     assert {row.loss for row in rows} == {"cross_entropy", "exact", "hinge"}
     assert all(row.failure == "the worker died" and not row.metrics for row in rows)
 

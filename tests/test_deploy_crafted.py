@@ -12,7 +12,7 @@ from dying import model, table
 from expacc.cli import main
 from expacc.compare.deploy import Deployed
 from expacc.estimator import AccuracyClassifier
-from expacc.stored import seal
+from expacc.files import seal
 
 FILES = ("model.safetensors", "model.json", "table.json")
 

@@ -23,7 +23,7 @@ PACKAGE = ROOT / "expacc"
 
 # Lowest first: a room imports from those above it and from its own line, never from below.
 ROOMS = [
-    {"errors", "plain", "schedules", "files", "stored"},
+    {"errors", "plain", "schedules", "files"},
     {"ops"},
     {"contract", "probabilities", "optim"},
     {"functional", "baselines"},
@@ -135,6 +135,17 @@ def test_import_brings_nothing_but_torch():
         "'rich', 'triton'])); from expacc import *"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_comparison_is_few_files_and_leaves_torch_to_its_workers():
+    code = (
+        "import sys; from expacc.cli import main; main(['compare', 'iris', '--dry-run']);"
+        "import expacc.compare.page, expacc.runner.local, expacc.training.progress;"
+        "ours = [m for n, m in sys.modules.items() if n.startswith('expacc.')];"
+        "ours = [m.__name__ for m in ours if not hasattr(m, '__path__')];"
+        "assert 'torch' not in sys.modules; assert len(ours) <= 45, ours"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 # ------------------------------------------------------------------- a loss is told once

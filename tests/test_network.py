@@ -19,9 +19,8 @@ from torch.utils.data import (
 )
 
 from expacc import ASAM, ExactLoss, ExpectedErrorLoss, GradientNormalizer, ScheduledLoss
-from expacc.training.checkpoint import load_state, save_state
+from expacc.training.checkpoint import FILE, load_state, save_state
 from expacc.training.network import fit
-from expacc.training.resume import FILE
 
 ROWS = torch.randn(70, 6, generator=torch.Generator().manual_seed(1))
 LABELS = ROWS[:, :3].argmax(1)

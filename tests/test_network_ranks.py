@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch.utils.data import DataLoader, DistributedSampler
 
-from expacc.training.distributed import Ranks
+from expacc.training.loaders import Ranks
 from expacc.training.network import fit
 
 

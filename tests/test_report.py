@@ -13,16 +13,15 @@ import pytest
 from matplotlib.figure import Figure
 from study_samples import PAYLOADS, hostile, sample
 
+from expacc.compare.answer import methods_text
 from expacc.compare.figures_runs import confusion
 from expacc.compare.leaderboard import leaderboard
-from expacc.compare.methods import methods_text
 from expacc.compare.page import report_html, write_report
 from expacc.compare.suspects import suspects
 from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import chart_style, inline_svg
-from expacc.report.loss_names import loss_name
-from expacc.report.palette import DARK, looks
+from expacc.report.loss_names import DARK, looks, loss_name
 from expacc.training import LOSS_NAMES
 
 

@@ -167,3 +167,30 @@ def test_any_module_can_be_scheduled():
     assert loss.label_smoothing == 0.2
     loss.step(1.0)
     assert loss.label_smoothing == 0
+
+
+@pytest.mark.parametrize("name", [name for name in expacc.list_losses() if name != "cross_entropy"])
+def test_every_number_of_every_loss_can_be_scheduled(name):
+    plain = expacc.get_loss(name)
+    for param in plain.params:
+        value = getattr(plain, param)
+        if not isinstance(value, float):  # a count, a choice
+            continue
+        loss = expacc.ScheduledLoss(
+            expacc.get_loss(name), **{param: schedules.linear(value, value)}
+        )
+        loss.step(0.5)
+        assert getattr(loss, param) == value
+        logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+        target = torch.tensor([0, 1, 2, 3, 0, 1])
+        torch.testing.assert_close(loss(logits, target), plain(logits, target))
+
+
+def test_a_shift_that_goes_to_zero():
+    loss = expacc.ScheduledLoss(
+        expacc.get_loss("expected_error", shift="auto"), shift=schedules.linear(2.4, 0.0)
+    )
+    logits, target = torch.zeros(3, 100), torch.tensor([0, 1, 2])
+    assert loss(logits, target).item() == pytest.approx(1 - 1 / (1 + 99 * math.exp(-2.4)))
+    loss.step(1.0)
+    assert loss(logits, target).item() == pytest.approx(0.99)

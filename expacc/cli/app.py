@@ -12,12 +12,11 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
+from expacc.cli import compare as studies
+from expacc.cli import tables
 from expacc.cli.compare import Interrupted, RunOptions
 from expacc.cli.screen import Screen, lasting_streams, user_input
-from expacc.cli.tables import reads_tables
 from expacc.plain import UsageError, one_line
-
-__all__ = ["main"]
 
 app = typer.Typer(
     name="expacc",
@@ -27,6 +26,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     epilog="Example: expacc compare iris",
 )
+
+_typed: list[str] = []  # the command, for the record and for the line that resumes it
 
 # What was typed before, for one release.
 RENAMED = {
@@ -87,12 +88,16 @@ Examples:
 The same command again goes on where it stopped. All options on how tables are
 read (--delimiter, --missing, --drop …): expacc inspect --help."""
 )
-@reads_tables("target", "header")
+@tables.reads_tables("target", "header")
 def compare(
     data: Data,
     losses: Annotated[
         list[str] | None,
-        Option("--losses", metavar="A,B|all", help="Which; default: six of different kinds."),
+        Option(
+            "--losses",
+            metavar="A,B|ours|robust|all",
+            help="Names or families (see: expacc losses); default: six of different kinds.",
+        ),
     ] = None,
     model: Annotated[
         str, Option("--model", metavar="linear|mlp", help="What to train.")
@@ -124,40 +129,35 @@ def compare(
     reading: Any,
 ) -> None:
     """Compare losses on tables: the answer, a leaderboard and a report."""
-    from expacc.cli import compare as command
     from expacc.compare.study import Settings
 
     with user_input():
         settings = Settings(
-            losses=command.read_losses(losses),
+            losses=studies.read_losses(losses),
             model=model,
             trials=trials,
             folds=folds,
             seeds=repeats,
-            label_noise=command.read_shares(label_noise),
+            label_noise=studies.read_shares(label_noise),
             seed=seed,
         )
     how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, command=_typed.command
+        out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)
     )
     screen = Screen(quiet=quiet, as_json=as_json)
-    command.compare(data, settings, how, reading=reading, screen=screen)
+    studies.compare(data, settings, how, reading=reading, screen=screen)
 
 
 @app.command(epilog="Example: expacc show expacc-iris")
 def show(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
     """Print the leaderboard of a study, running or finished."""
-    from expacc.cli.compare import show as command
-
-    command(folder, Screen(as_json=as_json))
+    studies.show(folder, Screen(as_json=as_json))
 
 
 @app.command(epilog="Example: expacc report expacc-iris")
 def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
     """Write the report of a study anew, from its rows."""
-    from expacc.cli.compare import report as command
-
-    command(folder, Screen(as_json=as_json))
+    studies.report(folder, Screen(as_json=as_json))
 
 
 @app.command(
@@ -168,7 +168,7 @@ Examples:
 --from and --loss search as a study does, on all rows; without them the loss
 is chosen by cross-validation. All options on reading: expacc inspect --help."""
 )
-@reads_tables("target", "header")
+@tables.reads_tables("target", "header")
 def fit(
     data: OneData,
     loss: Annotated[str | None, Option("--loss", metavar="NAME", help="Train this one.")] = None,
@@ -193,11 +193,9 @@ def fit(
     reading: Any,
 ) -> None:
     """Train the winner, or a named loss, on all rows, and save it."""
-    from expacc.cli import fit as command
-
     screen = Screen(quiet=quiet, as_json=as_json)
-    options = command.FitOptions(loss, study, model, trials, seed, device)
-    command.fit(data, options, out, reading=reading, screen=screen)
+    options = studies.FitOptions(loss, study, model, trials, seed, device)
+    studies.fit(data, options, out, reading=reading, screen=screen)
 
 
 @app.command(
@@ -207,7 +205,7 @@ Example:
 Columns are found by name. One that the model needs must be there, others are
 kept and ignored. A category it has not seen counts as none of those it knows."""
 )
-@reads_tables("header", "delimiter", "missing")
+@tables.reads_tables("header", "delimiter", "missing")
 def predict(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="What expacc fit saved.")],
     data: Annotated[str, Argument(metavar="NEW", help="A table with the same columns.")],
@@ -218,9 +216,7 @@ def predict(
     reading: Any,
 ) -> None:
     """Add predictions and calibrated probabilities to a table."""
-    from expacc.cli import fit as command
-
-    command.predict(folder, data, out, reading=reading, screen=Screen(quiet=quiet))
+    studies.predict(folder, data, out, reading=reading, screen=Screen(quiet=quiet))
 
 
 @app.command(
@@ -270,27 +266,36 @@ def reproduce(
     screen = Screen(quiet=quiet, as_json=as_json)
     options = command.recipe_options(data, repeats, quick, seed, device)
     how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, no_run, _typed.command
+        out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
     )
     command.reproduce(name, options, how, screen, everything=everything)
 
 
+@app.command(
+    epilog="""\b
+Examples:
+  expacc losses
+  expacc losses ours focal"""
+)
+def losses(
+    names: Annotated[
+        list[str] | None,
+        Argument(metavar="NAME|FAMILY…", help="ours, robust, classic, or names; default: all."),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print every loss: formula, numbers and what is searched, when to use it."""
+    from expacc.cli.losses import losses as print_losses
+
+    print_losses(names or (), Screen(as_json=as_json))
+
+
 @app.command(epilog="Example: expacc inspect cars.data --no-header --drop id")
-@reads_tables()
+@tables.reads_tables()
 def inspect(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
     """Show how tables are read: target, columns, doubts. Nothing is trained."""
-    from expacc.cli import tables as command
-
-    command.inspect(data, reading=reading, screen=Screen(as_json=as_json))
-
-
-class _Typed:
-    """What was typed, for the record and for the line that resumes it."""
-
-    command: tuple[str, ...] = ()
-
-
-_typed = _Typed()
+    tables.inspect(data, reading=reading, screen=Screen(as_json=as_json))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -317,7 +322,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     words = _renamed(sys.argv[1:] if arguments is None else arguments)
-    _typed.command = ("expacc", *words)
+    _typed[:] = ["expacc", *words]
     try:
         code = typer.main.get_command(app).main(
             args=words or ["--help"], prog_name="expacc", standalone_mode=False

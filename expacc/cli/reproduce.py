@@ -12,8 +12,6 @@ from expacc.plain import UsageError
 if TYPE_CHECKING:
     from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 
-__all__ = ["recipe_options", "reproduce"]
-
 
 OUT = Path("expacc-reproduce")
 
@@ -113,7 +111,9 @@ def reproduce(
     if how.no_run:
         result = _page(one, options, how, screen)
     else:
-        _check_device(options)
+        from expacc.compare.study import check_device  # brings scipy, which a list need not
+
+        check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
             screen.give(_forecast(one, options, work, how, screen))
@@ -122,12 +122,6 @@ def reproduce(
     _index(options, how, {})
     screen.say(f"Page: {result['page']}", "bold")
     screen.give(result)
-
-
-def _check_device(options: "RecipeOptions") -> None:
-    from expacc.compare.study import check_device  # brings torch, which a list may not
-
-    check_device(options.device)
 
 
 def _plan(one: "Recipe", options: "RecipeOptions") -> "Work":
@@ -140,12 +134,13 @@ def _all(
     found: Sequence["Recipe"], options: "RecipeOptions", how: RunOptions, screen: Screen
 ) -> None:
     """Everything that the data allows, one after the other; then the index."""
+    from expacc.compare.study import check_device
     from expacc.recipes.runner import has_rows
 
     left_out: dict[str, str] = {}
     results = []
     if not how.no_run:
-        _check_device(options)
+        check_device(options.device)
     for one in found:
         if how.no_run:
             if has_rows(_folder(one, options, how)):

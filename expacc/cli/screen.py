@@ -20,8 +20,6 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-__all__ = ["Screen", "Stream", "lasting_streams", "shell", "shown_path"]
-
 WIDTH = 120  # of text that goes to a file or a pipe
 
 

@@ -1,6 +1,5 @@
 """How tables are read: the options of every command that reads one, and what it says of them."""
 
-import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,62 +14,42 @@ from expacc.plain import UsageError
 if TYPE_CHECKING:
     from expacc.data import Table
 
-__all__ = ["describe", "flags_of", "inspect", "read_all", "read_one", "reads_tables"]
 
 _PANEL = "How the table is read"
 
 
-def _option(flag: str, text: str, metavar: str | None = None) -> Any:
-    return Option(flag, help=text, metavar=metavar, rich_help_panel=_PANEL, show_default=False)
-
-
-# None means: not given. So a model's own choices stay unless the user overrules them.
-TABLE_OPTIONS: Mapping[str, Any] = {
-    "target": Annotated[
-        str | None,
-        _option("--target", "The label: a name, or a place from 1 (-1: last, default).", "COLUMN"),
-    ],
-    "header": Annotated[
-        bool | None,
-        _option("--header/--no-header", "Whether the first line holds names (default: it does)."),
-    ],
-    "delimiter": Annotated[
-        str | None,
-        _option("--delimiter", "comma, semicolon, tab, pipe, whitespace or a character.", "SIGN"),
-    ],
-    "quote": Annotated[
-        str | None, _option("--quote", "Sign around fields; none reads it as text.", "SIGN|none")
-    ],
-    "decimal": Annotated[str | None, _option("--decimal", "Decimal sign: . or ,", "SIGN")],
-    "encoding": Annotated[str | None, _option("--encoding", "Of text (default: utf-8).", "NAME")],
-    "skip_lines": Annotated[int | None, _option("--skip-lines", "Lines before the table.", "N")],
-    "sheet": Annotated[str | None, _option("--sheet", "Of a workbook (default: first).", "NAME")],
-    "missing": Annotated[
-        list[str] | None, _option("--missing", "A word for a missing value; repeatable.", "WORD")
-    ],
-    "label_missing": Annotated[
-        list[str] | None, _option("--label-missing", "A word for no label; repeatable.", "WORD")
-    ],
-    "numeric": Annotated[
-        list[str] | None, _option("--numeric", "Read it as numbers; repeatable.", "COLUMN")
-    ],
-    "categorical": Annotated[
-        list[str] | None, _option("--categorical", "Read it as categories; repeatable.", "COLUMN")
-    ],
-    "drop": Annotated[list[str] | None, _option("--drop", "Leave it out; repeatable.", "COLUMN")],
-    "max_bytes": Annotated[
-        int | None, _option("--max-bytes", "Largest file, unpacked (default: 512 MiB).", "N")
-    ],
-    "max_cells": Annotated[
-        int | None, _option("--max-cells", "Most cells (default: 25 to 60 million).", "N")
-    ],
-    "max_columns": Annotated[
-        int | None, _option("--max-columns", "Most columns (default: 10,000).", "N")
-    ],
-    "max_levels": Annotated[
-        int | None, _option("--max-levels", "Most levels of a category (default: 1,000).", "N")
-    ],
+# name → type, what it is, what stands for its value
+_OPTIONS: Mapping[str, tuple[Any, str, str | None]] = {
+    "target": (str, "The label: a name, or a place from 1 (-1: last, default).", "COLUMN"),
+    "header": (bool, "Whether the first line holds names (default: it does).", None),
+    "delimiter": (str, "comma, semicolon, tab, pipe, whitespace or a character.", "SIGN"),
+    "quote": (str, "Sign around fields; none reads it as text.", "SIGN|none"),
+    "decimal": (str, "Decimal sign: . or ,", "SIGN"),
+    "encoding": (str, "Of text (default: utf-8).", "NAME"),
+    "skip_lines": (int, "Lines before the table.", "N"),
+    "sheet": (str, "Of a workbook (default: first).", "NAME"),
+    "missing": (list[str], "A word for a missing value; repeatable.", "WORD"),
+    "label_missing": (list[str], "A word for no label; repeatable.", "WORD"),
+    "numeric": (list[str], "Read it as numbers; repeatable.", "COLUMN"),
+    "categorical": (list[str], "Read it as categories; repeatable.", "COLUMN"),
+    "drop": (list[str], "Leave it out; repeatable.", "COLUMN"),
+    "max_bytes": (int, "Largest file, unpacked (default: 512 MiB).", "N"),
+    "max_cells": (int, "Most cells (default: 25 to 60 million).", "N"),
+    "max_columns": (int, "Most columns (default: 10,000).", "N"),
+    "max_levels": (int, "Most levels of a category (default: 1,000).", "N"),
 }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _option(name: str, *, hidden: bool) -> Any:
+    """None means: not given. So a model's own choices stay unless the user overrules them."""
+    kind, text, metavar = _OPTIONS[name]
+    flag = "--header/--no-header" if name == "header" else _flag(name)
+    more: dict[str, Any] = {"rich_help_panel": _PANEL, "show_default": False, "hidden": hidden}
+    return Annotated[kind | None, Option(flag, help=text, metavar=metavar, **more)]
 
 
 def reads_tables(*shown: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -91,16 +70,16 @@ def reads_tables(*shown: str) -> Callable[[Callable[..., Any]], Callable[..., An
                 name,
                 Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=kind if not shown or name in shown else _hidden(kind),
+                annotation=_option(name, hidden=bool(shown) and name not in shown),
             )
-            for name, kind in TABLE_OPTIONS.items()
+            for name in _OPTIONS
         ]
 
         @functools.wraps(command)
         def wrapped(**values: Any) -> Any:
             from expacc.data import ReadOptions
 
-            reading = given_options({name: values.pop(name) for name in TABLE_OPTIONS})
+            reading = given_options({name: values.pop(name) for name in _OPTIONS})
             with user_input():
                 ReadOptions(**reading)
             return command(reading=reading, **values)
@@ -112,12 +91,6 @@ def reads_tables(*shown: str) -> Callable[[Callable[..., Any]], Callable[..., An
         return wrapped
 
     return decorate
-
-
-def _hidden(kind: Any) -> Any:
-    option = copy.copy(kind.__metadata__[0])
-    option.hidden = True
-    return Annotated[kind.__origin__, option]
 
 
 def given_options(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,13 +105,12 @@ def flags_of(reading: Mapping[str, Any]) -> list[str]:
     """The options as they would be typed."""
     words: list[str] = []
     for name, value in reading.items():
-        flag = "--" + name.replace("_", "-")
         if name == "header":
             words.append("--header" if value else "--no-header")
         elif isinstance(value, list):
-            words += [word for each in value for word in (flag, each)]
+            words += [word for each in value for word in (_flag(name), each)]
         else:
-            words += [flag, "none" if value is None else str(value)]
+            words += [_flag(name), "none" if value is None else str(value)]
     return words
 
 

@@ -1,20 +1,24 @@
-"""The answer of a comparison, in a sentence and as a choice.
+"""What a study says in sentences: the answer, which is also a choice, and the methods.
 
 Pure functions: results in, words out. Accuracies are fractions; the words speak of points, which
 are hundredths.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from numpy.typing import ArrayLike
 
-from expacc.report.words import p_text
+from expacc.compare.record import StudyRecord, read_protocol
+from expacc.compare.training_budget import PROTOCOL, pace_text
+from expacc.plain import plain
+from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
+from expacc.report.words import counted, listed, p_text, percent, share_text, trials_text
 from expacc.stats.many_tables import check_names, win_tie_loss
 from expacc.stats.one_table import PairedTest
-from expacc.stats.p_values import visible_gain, visible_gain_over_tables
+from expacc.stats.p_values import check_share, read_scores, visible_gain, visible_gain_over_tables
 from expacc.stats.rank_tests import wilcoxon_against
-from expacc.stats.score_table import check_share, read_scores
 
 
 @dataclass(frozen=True)
@@ -59,15 +63,6 @@ def points_text(difference: float) -> str:
     if 0 < points < 0.005:
         return "less than 0.01 points"
     return f"{points:.1f} points" if points >= 0.05 or points == 0 else f"{points:.2f} points"
-
-
-def _percent(accuracy: float) -> str:
-    return f"{accuracy * 100:.1f}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _check_accuracy(name: str, accuracy: float) -> None:
@@ -146,8 +141,8 @@ def answer_one_table(
         ]
         return Answer(
             f"On {table} {best.name} beats {reference} by {points_text(gain(best))} "
-            f"({_percent(best.accuracy)} vs {_percent(reference_accuracy)}, {protocol}, {p(best)})"
-            + (f"; so {'do' if len(also) > 1 else 'does'} {_listed(also)}." if also else "."),
+            f"({percent(best.accuracy)} vs {percent(reference_accuracy)}, {protocol}, {p(best)})"
+            + (f"; so {'do' if len(also) > 1 else 'does'} {listed(also)}." if also else "."),
             best.name,
             tuple(rival.name for rival in winners),
         )
@@ -167,13 +162,13 @@ def answer_one_table(
         nearest = "" if len(rivals) == 1 else f"nearest {best.name}, "
         sentence = (
             f"On {table} {reference} beats {whom} ({nearest}{points_text(gain(best))} behind, "
-            f"{_percent(reference_accuracy)} vs {_percent(best.accuracy)}, {protocol}, {p(best)}): "
+            f"{percent(reference_accuracy)} vs {percent(best.accuracy)}, {protocol}, {p(best)}): "
             f"{keep}"
         )
     elif gain(best) == 0:
         sentence = (
             f"No loss beats {reference} on this data "
-            f"({best.name} is level with it at {_percent(best.accuracy)}, {p(best)}): {keep}"
+            f"({best.name} is level with it at {percent(best.accuracy)}, {p(best)}): {keep}"
             f"{_could_see(visible)}"
         )
     else:
@@ -233,7 +228,7 @@ def answer_many_tables(
     if winners:
         found = [names[place] for place in winners]
         others = found[1:]
-        also = f"; so {'do' if len(others) > 1 else 'does'} {_listed(others)}" if others else ""
+        also = f"; so {'do' if len(others) > 1 else 'does'} {listed(others)}" if others else ""
         told = evidence(best, counts[best].wins)
         return Answer(
             f"{over} {found[0]} beats {reference} ({told}){also}.", found[0], tuple(found)
@@ -250,3 +245,94 @@ def answer_many_tables(
         f"{_could_see(visible)}",
         reference,
     )
+
+
+def setting_text(value: Any) -> str:
+    """Write a setting on one line.
+
+    >>> setting_text([0.0, 0.05]), setting_text(None), setting_text("5x2")
+    ('0, 0.05', 'none', '5x2')
+    """
+    if value is None:
+        return "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(setting_text(part) for part in value) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {setting_text(part)}" for name, part in value.items()) or "none"
+    return str(value)
+
+
+def methods_text(record: StudyRecord) -> str:
+    """The methods paragraph: data, models, search, protocol, statistics, software."""
+    settings = record.settings
+    named = {table.folds for table in record.tables.values()}
+    protocol = read_protocol(record.folds, named.pop() if len(named) == 1 else ())
+    rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss != REFERENCE]
+    tables = list(record.tables.values())
+    sizes = sorted(table.rows for table in tables)
+    if len(tables) == 1:
+        one = tables[0]
+        data = (
+            f"the table {plain(one.name)} ({counted(one.rows, 'row')}, "
+            f"{counted(one.features, 'feature')}, {len(one.classes)} classes)"
+        )
+    else:
+        data = f"{len(tables)} tables of {sizes[0]} to {sizes[-1]} rows"
+    compared = listed([loss_name(REFERENCE), *rivals]) if rivals else loss_name(REFERENCE)
+    sentences = [f"We compared classifiers trained with {compared} on {data}."]
+    model = plain(setting_text(settings.get("model", "linear")))
+    trials = settings.get("trials")
+    searched = (
+        f"; for every loss and every training set, its hyper-parameters were chosen in "
+        f"{trials_text(trials)} by accuracy on validation rows taken from the training rows"
+        if trials
+        else ""
+    )
+    sentences.append(f"The model was the same for all losses ({model}){searched}.")
+    if settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
+        sentences.append(pace_text())
+    seeds = settings.get("seeds", 1)
+    averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
+    shown = {
+        "5x2": "five replications of stratified two-fold cross-validation (5×2 cv)",
+        "folds": f"cross-validation ({protocol.text})"
+        if protocol.text.endswith("given folds")
+        else f"stratified cross-validation ({protocol.text})",
+        "holdout": "a single stratified holdout",
+    }[protocol.kind]
+    sentences.append(
+        f"Test accuracy was measured by {shown}{averaged}; test rows were used once, for the "
+        f"retrained model, and took no part in any choice."
+    )
+    noise = [share for share in record.noise_levels if share > 0]
+    if noise:
+        sentences.append(
+            f"The comparison was repeated with {listed([share_text(share) for share in noise])} "
+            f"of the training labels replaced by another class at random; test labels stayed as "
+            f"given."
+        )
+    if len(tables) == 1:
+        many = len(record.noise_levels)
+        levels = f" and the {many} shares of wrong labels" if many > 1 else ""
+        sentences.append(
+            f"Each loss was compared with cross entropy by {protocol.test}; p-values were adjusted "
+            f"for the number of losses by Holm’s method{levels}, and 95 % intervals are for single "
+            f"comparisons."
+        )
+    else:
+        sentences.append(
+            "Over the tables, each loss was compared with cross entropy by Wilcoxon’s signed rank "
+            "test, adjusted for the number of losses by Holm’s method. Within a table, each loss "
+            f"was compared with cross entropy by {protocol.test}; these p-values were adjusted for "
+            "the number of losses, tables and shares of wrong labels."
+        )
+    if any(row.loss == OUTSIDE for row in record.rows):
+        sentences.append("Scikit-learn’s LogisticRegression was run beside them and not tested.")
+    used = [f"{name} {version}" for name, version in record.versions.items()]
+    if used:
+        sentences.append(f"Software: {plain(listed(used))}.")
+    if "seed" in settings:
+        sentences.append(f"The study’s seed was {plain(setting_text(settings['seed']))}.")
+    return " ".join(sentences)

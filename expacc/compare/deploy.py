@@ -27,25 +27,12 @@ from expacc.compare.training_budget import MODELS, check_size, trials_for
 from expacc.compare.work import FoldTrainer
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.data.reading import read_grid
-from expacc.errors import check_choice
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.estimator.saving import FILES, build, cv_results, read_files
-from expacc.files import read_whole, write_whole
-from expacc.plain import UsageError, plain, safe_cell
+from expacc.files import check_shape, is_sealed, parse_json, read_whole, seal, write_whole
+from expacc.plain import UsageError, check_choice, plain, safe_cell
 from expacc.report.loss_names import loss_name
 from expacc.runner.items import WorkItem
-from expacc.stored import check_shape, is_sealed, parse_json, seal
-
-__all__ = [
-    "Deployed",
-    "accuracy_on",
-    "check_place",
-    "train_by_choice",
-    "train_loss",
-    "winner_of",
-    "with_predictions",
-    "write_table",
-]
 
 FACTS = "table.json"
 FORMAT, VERSION = "expacc table model", 1
@@ -224,7 +211,7 @@ def train_by_choice(
     check_size(table)
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(
-        hidden_layer_sizes=MODELS[model].hidden, random_state=seed, device=device
+        hidden_layer_sizes=MODELS[model], random_state=seed, device=device
     )
     labels = np.array(table.target.classes)[table.target.codes]
     classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
@@ -269,7 +256,7 @@ def train_loss(
             "trial. Use another --loss, or more --trials."
         )
     trial, row, calibration = found
-    classifier = AccuracyClassifier(loss, MODELS[model].hidden, random_state=seed)
+    classifier = AccuracyClassifier(loss, MODELS[model], random_state=seed)
     classifier.classes_ = np.array(table.target.classes)
     classifier.n_features_in_ = preprocessor.width
     classifier.layers_ = [

@@ -14,12 +14,9 @@ from numpy.typing import NDArray
 
 from expacc.compare.record import StudyRecord, TableFacts
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
-from expacc.report.loss_names import loss_name, loss_order
-from expacc.report.palette import INK, MUTED, SCALE, Look
+from expacc.report.loss_names import INK, MUTED, SCALE, Look, loss_name, loss_order
 from expacc.runner.rows import Row
-from expacc.stats.score_table import Floats
-
-__all__ = ["Changed", "Confusion", "confusion", "curve_chart", "reliability_chart", "search_chart"]
+from expacc.stats.p_values import Floats
 
 _PANELS = {"validation_accuracy": "validation rows", "train_accuracy": "training rows"}
 MOST_POINTS = 150  # of a panel of the search

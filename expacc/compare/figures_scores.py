@@ -18,19 +18,18 @@ from expacc.report.figures import (
     legend_place,
     tidy_axes,
 )
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.palette import INK, LINES, MUTED, Look
+from expacc.report.loss_names import (
+    INK,
+    LINES,
+    MUTED,
+    OUTSIDE,
+    REFERENCE,
+    Look,
+    loss_name,
+    loss_order,
+)
 from expacc.report.words import p_text, points
-
-__all__ = [
-    "difference_chart",
-    "fold_chart",
-    "noise_chart",
-    "profile_chart",
-    "rank_chart",
-    "table_difference_chart",
-    "two_lines",
-]
+from expacc.stats.many_tables import CriticalDifference
 
 ROW = 0.46  # inches for a loss
 
@@ -255,24 +254,32 @@ def table_difference_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
     )
 
 
-def rank_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
-    """Draw the critical-difference diagram; on a phone its losses stand below each other."""
-    ranks = overall.ranks
-    looks = {loss_name(loss): style for loss, style in look.items()}
+RANKS = (
+    "Losses by their mean rank over the tables; 1 would be the best on every table. A heavy bar "
+    "joins losses that the data cannot tell apart at the 5 % level (Wilcoxon’s signed rank test "
+    "with Holm’s correction for all pairs; the answer corrects for the pairs with cross entropy "
+    "alone and may tell more apart)."
+)
+
+
+def rank_chart(
+    ranks: CriticalDifference,
+    looks: Mapping[str, Look],
+    key: str = "ranks",
+    title: str = "Critical differences",
+    caption: str = RANKS,
+) -> Chart:
+    """Draw the critical-difference diagram; on a phone its losses stand below each other.
+
+    Args:
+        ranks: of the losses by their names for people.
+        looks: of the same names.
+    """
 
     def draw(width: float) -> Figure:
         if width > 5:
             figure = critical_difference_figure(ranks)
-            axes = figure.axes[0]
-            axes.set_title("", loc="center")
-            axes.xaxis.label.set_color(MUTED)
-            for text in axes.texts:
-                text.set_color(INK)
-            for thing in axes.get_lines():
-                thing.set_color(INK if thing.get_linewidth() > 2 else MUTED)
-            axes.tick_params(color=MUTED, labelcolor=MUTED)
-            axes.spines["top"].set_color(MUTED)
-            axes.grid(False)
+            figure.axes[0].set_title("", loc="center")  # the page has one
             return figure
         figure = Figure(figsize=(width, 0.8 + 0.36 * len(ranks.names)))
         axes = figure.add_subplot()
@@ -299,12 +306,9 @@ def rank_chart(overall: Overall, look: Mapping[str, Look]) -> Chart:
     groups = "; ".join(" to ".join((ranks.names[a], ranks.names[b])) for a, b in ranks.groups)
     told = f"Not told apart: {groups}." if groups else "All differ."
     return chart(
-        "ranks",
-        "Critical differences",
-        "Losses by their mean rank over the tables; 1 would be the best on every table. A heavy "
-        "bar joins losses that the data cannot tell apart at the 5 % level (Wilcoxon’s signed rank "
-        "test with Holm’s correction for all pairs; the answer corrects for the pairs with cross "
-        "entropy alone and may tell more apart).",
+        key,
+        title,
+        caption,
         f"Mean ranks over {ranks.tables} tables: {listed}. {ranks.overall.test}: "
         f"{p_text(ranks.overall.p_value)}. {told}",
         draw,

@@ -29,17 +29,8 @@ from expacc.stats.many_tables import (
     dolan_more_profile,
     win_tie_loss,
 )
+from expacc.stats.p_values import Floats
 from expacc.stats.rank_tests import wilcoxon_against
-from expacc.stats.score_table import Floats
-
-__all__ = [
-    "Leaderboard",
-    "Overall",
-    "OverallEntry",
-    "leaderboard",
-    "leaderboard_csv",
-    "leaderboard_json",
-]
 
 
 @dataclass(frozen=True)

@@ -23,29 +23,7 @@ from expacc.stats.one_table import (
     mcnemar,
     paired_rows,
 )
-from expacc.stats.p_values import adjust
-from expacc.stats.score_table import NEGLIGIBLE, Floats
-
-__all__ = [
-    "SIGNIFICANCE",
-    "Entry",
-    "Failure",
-    "TableBoard",
-    "right_by_repetition",
-    "right_by_seed",
-    "table_board",
-]
-
-
-def right_by_seed(rows: Sequence[Row], facts: TableFacts) -> dict[int, dict[int, bool]]:
-    """Seed → row number → whether the prediction is the given label."""
-    found = {}
-    for row in rows:
-        if row.failure is None and row.predictions is not None:
-            said = row.predictions
-            right = (said.predicted == facts.labels[said.rows]).tolist()
-            found[row.seed] = dict(zip(said.rows.tolist(), right, strict=True))
-    return found
+from expacc.stats.p_values import NEGLIGIBLE, Floats, adjust
 
 
 def right_by_repetition(
@@ -294,16 +272,22 @@ def _tests(
 def _holdout_test(
     rows: Sequence[Row], reference: Sequence[Row], facts: TableFacts
 ) -> PairedTest | None:
-    ours, others = right_by_seed(rows, facts), right_by_seed(reference, facts)
+    ours, others = (
+        {
+            row.seed: row.predictions
+            for row in some
+            if row.failure is None and row.predictions is not None
+        }
+        for some in (rows, reference)
+    )
     pairs = [(ours[seed], others[seed]) for seed in sorted(ours.keys() & others.keys())]
-    if not pairs or any(a.keys() != b.keys() for a, b in pairs):
+    if not pairs:
         return None
-    tested_rows = sorted(pairs[0][0])
-    if any(sorted(a) != tested_rows for a, _ in pairs):
+    tested = pairs[0][0].rows
+    if any(not np.array_equal(said.rows, tested) for pair in pairs for said in pair):
         return None
-    left = np.array([[a[number] for number in tested_rows] for a, _ in pairs])
-    right = np.array([[b[number] for number in tested_rows] for _, b in pairs])
-    return mcnemar(left, right)
+    right = [[said.predicted == facts.labels[tested] for said in pair] for pair in pairs]
+    return mcnemar(*np.moveaxis(np.array(right), 1, 0))
 
 
 def _judged(entries: list[Entry], boards: int) -> list[Entry]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from expacc.compare.answer import methods_text, setting_text
 from expacc.compare.figures_runs import confusion, curve_chart, reliability_chart, search_chart
 from expacc.compare.figures_scores import (
     difference_chart,
@@ -15,13 +16,11 @@ from expacc.compare.figures_scores import (
 )
 from expacc.compare.leaderboard import Leaderboard, leaderboard, leaderboard_csv, leaderboard_json
 from expacc.compare.leaderboard_table import Entry, TableBoard
-from expacc.compare.methods import methods_text, setting_text
 from expacc.compare.page_tables import (
     board_table,
     confusion_table,
     failure_table,
     overall_table,
-    p_short,
     results_table,
     test_table,
 )
@@ -31,11 +30,8 @@ from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.figures import Chart
 from expacc.report.html import render
-from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name
-from expacc.report.palette import Look, looks
-from expacc.report.words import duration, percent, points, share_text
-
-__all__ = ["report_html", "write_report"]
+from expacc.report.loss_names import OUTSIDE, REFERENCE, Look, looks, loss_name
+from expacc.report.words import duration, p_value_text, percent, points, share_text
 
 MOST_SUSPECTS = 20
 BADGES = {
@@ -152,7 +148,7 @@ def _first_charts(
     if board.overall is not None:
         charts += [
             table_difference_chart(board.overall, look),
-            rank_chart(board.overall, look),
+            rank_chart(board.overall.ranks, {loss_name(loss): one for loss, one in look.items()}),
             profile_chart(board.overall, look),
         ]
     if not several:
@@ -200,7 +196,7 @@ def _key_figures(
             _figure("best mean rank", f"{best.mean_rank:.2f}", best.name),
             _figure("cross entropy", f"{reference.mean_rank:.2f}", "mean rank"),
             _figure(f"{rival.name}, mean difference", points(rival.difference), "points"),
-            _figure("p, adjusted", p_short(rival.adjusted_p), "against cross entropy"),
+            _figure("p, adjusted", p_value_text(rival.adjusted_p), "against cross entropy"),
         ]
     elif len(board.boards) == 1:
         one = board.boards[0]
@@ -215,7 +211,7 @@ def _key_figures(
             low, high = (points(end) for end in winner.test.interval)
             figures += [
                 _figure("difference in points", points(winner.difference), f"{low} to {high}"),
-                _figure("p, adjusted", p_short(winner.adjusted_p), winner.test.test),
+                _figure("p, adjusted", p_value_text(winner.adjusted_p), winner.test.test),
             ]
     if len(figures) < 4:
         failed = f"{len(board.failures)} failed" if board.failures else "none failed"

@@ -1,100 +1,104 @@
-"""The tables of the report, as plain values for its template: numbers become text here."""
+"""The tables of a study, as plain values for page and terminal: numbers become text here."""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from expacc.compare.figures_runs import Changed, Confusion
-from expacc.compare.leaderboard import Leaderboard, Overall
-from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, Failure, TableBoard
+from expacc.compare.leaderboard import Leaderboard, Overall, OverallEntry
+from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
+from expacc.plain import plain
 from expacc.report.loss_names import OUTSIDE, REFERENCE, loss_name, loss_order
-from expacc.report.words import duration, p_text, percent, points, share_text
+from expacc.report.words import NONE, duration, p_value_text, percent, points, share_text
+from expacc.stats.many_tables import WinTieLoss
 from expacc.stats.one_table import PairedTest
-
-__all__ = [
-    "board_table",
-    "confusion_table",
-    "failure_table",
-    "overall_table",
-    "p_short",
-    "results_table",
-    "test_table",
-]
 
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
 Values = dict[str, Any]
-
-
-def p_short(p_value: float | None) -> str:
-    """Write a p-value for a table cell: without 'p ='."""
-    if p_value is None:
-        return "–"
-    return p_text(p_value, SIGNIFICANCE).removeprefix("p ").removeprefix("= ")
+_NOTES = {REFERENCE: "reference", OUTSIDE: "scikit-learn, not tested"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else f"{points(interval[0])} to {points(interval[1])}"
 
 
-def _points_of(error: float | None) -> str:
-    return "–" if error is None else f"{error * 100:.1f}"
-
-
-def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
-    """The head and the rows of one table's leaderboard."""
-    head: list[Values] = [
-        {"label": "loss", "text": True},
-        {"label": "accuracy", "unit": "% ± spread"},
-        {"label": "difference", "unit": "points, 95 %"},
-        {"label": "p", "unit": "adjusted"},
-        {"label": "won / tied / lost", "unit": "folds"},
-        {"label": "calibration error", "unit": "points"},
-        {"label": "time", "unit": "with search"},
+def _head(first: Sequence[tuple[str, str]], among: str, time: str) -> list[Values]:
+    """The head of a leaderboard: label and unit, those of its own first."""
+    units = [
+        *first,
+        ("difference", "points, 95 %"),
+        ("p", "adjusted"),
+        ("won / tied / lost", among),
     ]
-    return head, [_board_row(entry, board) for entry in board.entries]
+    units += [("calibration error", "points"), ("time", time)]
+    return [{"label": "loss", "text": True}, *({"label": a, "unit": b} for a, b in units)]
 
 
-def _board_row(entry: Entry, board: TableBoard) -> Values:
-    mark = entry.verdict if entry.verdict in ("better", "worse", "even") else ""
-    against = f"{entry.wins} / {entry.ties} / {entry.losses}"
-    shown = percent(entry.accuracy)
-    if entry.spread is not None:
-        shown += f" ± {percent(entry.spread)}"
-    cells: list[Values] = [
-        {"value": shown},
-        {
-            "value": points(entry.difference),
-            "mark": mark,
-            "more": _interval(entry.test.interval) if entry.test else "",
-        },
-        {"value": p_short(entry.adjusted_p)},
-        {"value": against if entry.difference is not None else "–"},
-        {"value": _points_of(entry.metrics.get("calibration_error"))},
-        {"value": duration(entry.seconds)},
-    ]
+def _row(
+    entry: Entry | OverallEntry,
+    note: str,
+    first: Sequence[str],
+    *,
+    interval: tuple[float, float] | None,
+    against: Entry | WinTieLoss,
+    error: float | None,
+) -> Values:
+    compared = entry.difference is not None
+    counts = f"{against.wins} / {against.ties} / {against.losses}"
     return {
         "loss": entry.loss,
         "name": entry.name,
         "verdict": entry.verdict,
-        "note": entry_note(entry, len(board.folds)),
-        "cells": cells,
+        "note": note,
+        "cells": [
+            *({"value": text} for text in first),
+            {
+                "value": points(entry.difference),
+                "mark": entry.verdict if entry.verdict in ("better", "worse", "even") else "",
+                "more": _interval(interval),
+            },
+            {"value": p_value_text(entry.adjusted_p)},
+            {"value": counts if compared else NONE},
+            {"value": percent(error)},
+            {"value": duration(entry.seconds)},
+        ],
     }
 
 
-def entry_note(entry: Entry, folds: int) -> str:
+def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
+    """The head and the rows of one table's leaderboard."""
+    rows = [
+        _row(
+            entry,
+            _note(entry, len(board.folds)),
+            [percent(entry.accuracy) + (f" ± {percent(spread)}" if spread is not None else "")],
+            interval=entry.test.interval if entry.test else None,
+            against=entry,
+            error=entry.metrics.get("calibration_error"),
+        )
+        for entry in board.entries
+        for spread in [entry.spread]
+    ]
+    return _head([("accuracy", "% ± spread")], "folds", "with search"), rows
+
+
+def _note(entry: Entry, folds: int) -> str:
     """What stands below a loss's name: the reference, a failure, or what is missing."""
     if entry.failures:
         runs = "run" if len(entry.failures) == 1 else "runs"
         done = "" if len(entry.folds) == folds else f", {len(entry.folds)} of {folds} folds scored"
         return f"{len(entry.failures)} failed {runs}{done}"
-    if entry.loss == REFERENCE:
-        return "reference"
-    if entry.loss == OUTSIDE:
-        return "scikit-learn, not tested"
+    if entry.loss in _NOTES:
+        return _NOTES[entry.loss]
     if len(entry.folds) < folds:
         return f"{len(entry.folds)} of {folds} folds so far"
     return ""
@@ -102,45 +106,20 @@ def entry_note(entry: Entry, folds: int) -> str:
 
 def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     """The head and the rows of the leaderboard over several tables."""
-    head: list[Values] = [
-        {"label": "loss", "text": True},
-        {"label": "mean rank", "unit": f"{len(overall.tables)} tables"},
-        {"label": "accuracy", "unit": "%, mean"},
-        {"label": "difference", "unit": "points, 95 %"},
-        {"label": "p", "unit": "adjusted"},
-        {"label": "won / tied / lost", "unit": "tables"},
-        {"label": "calibration error", "unit": "points"},
-        {"label": "time", "unit": "all tables"},
-    ]
-    rows: list[Values] = []
+    first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
     outside = () if overall.outside is None else (overall.outside,)
-    for entry in (*overall.entries, *outside):
-        itself = entry.loss == REFERENCE
-        ranked = entry.loss != OUTSIDE
-        against = entry.against
-        cells: list[Values] = [
-            {"value": f"{entry.mean_rank:.2f}" if ranked else "–"},
-            {"value": percent(entry.accuracy)},
-            {
-                "value": points(entry.difference),
-                "mark": "" if itself or not ranked else entry.verdict,
-                "more": _interval(entry.interval),
-            },
-            {"value": p_short(entry.adjusted_p)},
-            {"value": "–" if itself else f"{against.wins} / {against.ties} / {against.losses}"},
-            {"value": _points_of(entry.calibration_error)},
-            {"value": duration(entry.seconds)},
-        ]
-        rows.append(
-            {
-                "loss": entry.loss,
-                "name": entry.name,
-                "verdict": entry.verdict,
-                "note": "reference" if itself else "" if ranked else "scikit-learn, not tested",
-                "cells": cells,
-            }
+    rows = [
+        _row(
+            entry,
+            _NOTES.get(entry.loss, ""),
+            [NONE if entry in outside else f"{entry.mean_rank:.2f}", percent(entry.accuracy)],
+            interval=entry.interval,
+            against=entry.against,
+            error=entry.calibration_error,
         )
-    return head, rows
+        for entry in (*overall.entries, *outside)
+    ]
+    return _head(first, "tables", "all tables"), rows
 
 
 def results_table(record: StudyRecord, board: Leaderboard) -> Values:
@@ -261,7 +240,90 @@ def _test_row(name: str, test: PairedTest, adjusted: float | None) -> Values:
         "note": test.note,
         "statistic": f"{test.statistic:.3g}".replace("-", "−"),
         "freedom": ", ".join(f"{number:g}" for number in test.degrees_of_freedom) or "–",
-        "p": p_short(test.p_value),
-        "adjusted": p_short(adjusted),
+        "p": p_value_text(test.p_value),
+        "adjusted": p_value_text(adjusted),
         "interval": _interval(test.interval),
     }
+
+
+_STYLES = {"better": "bold green", "worse": "yellow", "even": "dim", "reference": "bold"}
+_ANSWERS = {"better": "bold green", "keep": "bold", "unfinished": "bold yellow"}
+MOST_LINES, MOST_TABLES = 8, 6  # of failures, and of tables, in a terminal
+
+
+def _text(value: object, style: str = "") -> Text:
+    """A user's string as it is: no markup, no control codes, one line."""
+    return Text(" ".join(plain(str(value)).split()), style=style)
+
+
+def print_leaderboard(board: Leaderboard, console: Console | None = None) -> None:
+    """Print the answer, then the leaderboard, then what failed.
+
+    Args:
+        board: from `expacc.compare.leaderboard.leaderboard`.
+        console: where to; None for standard output.
+    """
+    console = console or Console()
+    # In a file or a pipe the answer stays one line, to be found by other programs.
+    console.print(
+        _text(board.answer.sentence, _ANSWERS[board.verdict]), soft_wrap=not console.is_terminal
+    )
+    if board.overall is not None:
+        console.print(_drawn(*overall_table(board.overall), narrow=console.width < 100))
+    else:
+        for one in board.boards[:MOST_TABLES]:
+            if len(board.boards) > 1:
+                console.print(_text(one.table, "bold"))
+            console.print(_drawn(*board_table(one), narrow=console.width < 100))
+        if len(board.boards) > MOST_TABLES:
+            console.print(_text(f"… and {len(board.boards) - MOST_TABLES} more tables.", "dim"))
+    for one in board.noisy:
+        if len(board.boards) == 1:
+            share = f"{share_text(one.noise)} of training labels replaced: "
+            console.print(_text(share + one.answer.sentence, "italic"))
+    for note in board.notes:
+        console.print(_text(note, "yellow"))
+    failures, _ = failure_table(board.failures)
+    for failure in failures[:MOST_LINES]:
+        words = f"{failure['loss']} on {failure['table']}: {failure['runs']} failed: "
+        console.print(Padding(_text(words + failure["reason"], "red"), (0, 0, 0, 2)))
+    if len(failures) > MOST_LINES:
+        console.print(_text(f"… and {len(failures) - MOST_LINES} more kinds of failure.", "red"))
+
+
+# For terminals of 80 columns.
+_SHORT = {
+    "won / tied / lost": "w/t/l",
+    "calibration error": "calibr.",
+    "mean rank": "rank",
+    "% ± spread": "%",
+    "with search": "",
+    "all tables": "",
+    "adjusted": "",
+}
+
+
+def _drawn(head: list[dict[str, object]], rows: list[dict[str, object]], *, narrow: bool) -> Table:
+    gap = (0, 0, 0, 0) if narrow else (0, 1)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=gap)
+    for column in head:
+        label, unit = str(column["label"]), str(column.get("unit", ""))
+        if narrow:
+            label, unit = _SHORT.get(label, label), _SHORT.get(unit, unit)
+        justify = "left" if column.get("text") else "right"
+        table.add_column(Text(f"{label}\n{unit}".strip()), justify=justify, overflow="fold")  # type: ignore[arg-type]
+    for row in rows:
+        style = _STYLES.get(str(row["verdict"]), "")
+        note = str(row["note"])
+        name = _text(row["name"], "" if row["loss"] != OUTSIDE else "dim")
+        if note and note != "reference":
+            name.append("\n" + note, "dim")
+        cells: Any = row["cells"]
+        shown = [name]
+        for cell in cells:
+            text = _text(cell["value"], style if cell.get("mark") else "")
+            if cell.get("more"):
+                text.append("\n" + cell["more"], "dim")
+            shown.append(text)
+        table.add_row(*shown)
+    return table

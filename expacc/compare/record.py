@@ -12,18 +12,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from expacc.files import Between, Numbers, check_shape
 from expacc.report.loss_names import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
-from expacc.stored import Between, Numbers, check_shape
-
-__all__ = [
-    "Protocol",
-    "StudyRecord",
-    "TableFacts",
-    "check_rows_of_study",
-    "read_protocol",
-    "read_tables",
-]
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Tables as arrays and JSON, to be handed to every process once."""
+"""What passes between a study and its workers: tables, handed to every process once, and rows."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from expacc.data import Column, Labels, Split, Table
-
-__all__ = ["pack_splits", "pack_table", "unpack_split", "unpack_table"]
+from expacc.runner.items import WorkItem
+from expacc.runner.rows import Row
 
 _PARTS = ("train", "validation", "test")
 
@@ -53,3 +53,36 @@ def unpack_split(table: str, fold: str, shared: Mapping[str, Any]) -> Split:
     """One fold."""
     rows = {part: np.array(shared[f"{table}/split/{fold}/{part}"]) for part in _PARTS}
     return Split(fold, rows["train"], rows["validation"], rows["test"])
+
+
+def runs_in(payload: Mapping[str, Any]) -> int:
+    """How many rows an item will give."""
+    losses, trials, seeds = payload["losses"], payload["trials"], payload["seeds"]
+    count: int = len(losses) * (trials + seeds) + 1
+    return count
+
+
+def failed_rows(item: WorkItem, reason: str) -> list[Row]:
+    """The final rows of an item that gave none."""
+    asked = item.payload
+    return [
+        row_of(item, "final", loss, seed, failure=reason)
+        for loss in asked["losses"]
+        for seed in range(asked["seeds"])
+    ]
+
+
+def row_of(item: WorkItem, kind: Any, loss: str, place: int, **more: Any) -> Row:
+    """A row of an item, called after its columns."""
+    asked = item.payload
+    return Row(
+        key=f"{item.key}|{kind}|{loss}|{place}",
+        item=item.key,
+        kind=kind,
+        table=asked["table"],
+        loss=loss,
+        fold=asked["fold"],
+        noise=asked["noise"],
+        seed=place if kind == "final" else 0,
+        **more,
+    )

@@ -21,21 +21,17 @@ from expacc.compare.record import (
     read_protocol,
     read_tables,
 )
-from expacc.compare.serialize import pack_splits, pack_table
+from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
 from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
-from expacc.compare.work import failed_rows, runs_in
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
-from expacc.errors import check_choice, check_count, check_number
-from expacc.plain import UsageError
+from expacc.plain import UsageError, check_choice, check_count
+from expacc.registry import list_losses
 from expacc.report.loss_names import DEFAULT_LOSSES, REFERENCE, loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
 from expacc.runner.rows import Row
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import unreadable_error
-from expacc.training import LOSS_NAMES
-
-__all__ = ["Settings", "Study", "load_record", "plan_study", "progress_of", "run_study"]
 
 EXECUTOR = "expacc.compare.work:execute"
 START = 5.0  # seconds until workers are up
@@ -66,7 +62,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        allowed = tuple(name for name in LOSS_NAMES if name != NEVER_ALONE)
+        allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
         for loss in self.losses:
             check_choice("losses", loss, allowed)
         if REFERENCE not in self.losses:
@@ -77,7 +73,8 @@ class Settings:
             check_count("trials", self.trials)
         check_count("seeds", self.seeds)
         for share in self.label_noise:
-            check_number("label_noise", share, low=0, high=1, open_high=True)
+            if not 0 <= share < 1:
+                raise ValueError(f"label_noise must lie in [0, 1); got {share}.")
         if self.seed < 0:
             raise ValueError(f"seed must be >= 0; got {self.seed}.")
         check_folds(self.folds)
@@ -145,6 +142,8 @@ def _splits(table: Table, settings: Settings) -> tuple[list[Split], tuple[str, .
 
 def check_device(device: str) -> str:
     """The device, if torch can use it here."""
+    if device == "cpu":
+        return device  # torch takes seconds to import
     import torch
 
     try:

@@ -17,8 +17,6 @@ from expacc.plain import csv_text
 from expacc.report.loss_names import ACCURACY_TRAINED, OUTSIDE
 from expacc.runner.rows import Row
 
-__all__ = ["Suspects", "rank_rows", "suspects", "suspects_csv"]
-
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
 
 

@@ -1,21 +1,29 @@
-"""How long a run of a study trains, what a fold costs on one core, and what trials that buys.
+"""What a run of a study may take: what the search tries, how long a run trains, what a fold costs.
 
-About as many steps whatever the table, in equal batches. The cost is the order of magnitude, no
-more: fitted by hand to the times of single folds, of tables with 1,300 to 6,000 rows, 4 to 166
-features and 2 to 10 classes, on a busy machine.
+Every loss has the same number of trials. Trial t has the same learning rate and weight decay for
+every loss (EXACT a part of the rate), so that no loss is lucky; the numbers of its own come from
+the same low-discrepancy sequence. Trial 0 is a default that is good on most tables: for most losses
+as strong a weight decay as scikit-learn's logistic regression has.
+
+A run takes about as many steps whatever the table, in equal batches. The cost is the order of
+magnitude, no more: fitted by hand to the times of single folds, of tables with 1,300 to 6,000 rows,
+4 to 166 features and 2 to 10 classes, on a busy machine.
 """
 
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from expacc.data import Table
+from scipy.stats import qmc
+
+from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
+from expacc.registry import SPECS
+from expacc.registry.spec import Range
 from expacc.report.loss_names import DEFAULT_LOSSES
-from expacc.training import Model
-
-__all__ = ["PROTOCOL", "batch_and_epochs", "check_size", "fold_seconds", "pace_text", "trials_for"]
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 5
@@ -27,7 +35,7 @@ PARTS, LARGEST = 16, 128  # batches an epoch, and rows of a batch up to which th
 EXACT_PARTS, EXACT_LARGEST = 4, 512
 HUGE = 1024  # rows of a batch, for tables whose rows are not all seen often enough otherwise
 POINTS = 50  # of a training curve
-MODELS = {"linear": Model(start="zeros"), "mlp": Model((64,))}
+MODELS: dict[str, tuple[int, ...]] = {"linear": (), "mlp": (64,)}  # units of hidden layers
 SMALL = 2000  # training rows up to which trials are judged on three inner folds, not on one
 INNER_FOLDS = 3
 LEFT_OUT = 0.25  # of more rows than that
@@ -97,7 +105,7 @@ def fold_seconds(
     seeds: int = SEEDS,
 ) -> float:
     """One core's seconds for the search and the final runs on so many training rows."""
-    widths = (features, *MODELS[model].hidden, classes)
+    widths = (features, *MODELS[model], classes)
     weights = sum(into * out for into, out in itertools.pairwise(widths))
     inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
     total = 0.0
@@ -162,3 +170,72 @@ def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
     fixed, one = cost(trials=0), cost(trials=1)
     fewest, most = TRIALS
     return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
+
+
+_RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}
+_DECAYS = (1e-6, 3e-3, 1e-5)
+_MOST_DECAY = 10.0  # over the rows: ten times what is usual, for tables of a few
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One setting of a loss.
+
+    Args:
+        number: which, from 0.
+        found: the searched numbers, for the record.
+        loss_params: as ``Run`` takes them.
+    """
+
+    number: int
+    found: Mapping[str, float]
+    loss_params: Mapping[str, Any]
+
+    @property
+    def learning_rate(self) -> float:
+        """Of Adam, at the start."""
+        return self.found["learning_rate"]
+
+    @property
+    def weight_decay(self) -> float:
+        """L2, on the weights."""
+        return self.found["weight_decay"]
+
+
+def _place(share: float | None, low: float, high: float, usual: float) -> float:
+    """A number between low and high by equal ratios; the usual one for None. Four digits."""
+    return float(f"{usual if share is None else low * (high / low) ** share:.4g}")
+
+
+def trials_of(
+    loss: str, model: str, count: int, seed: int, name: str, rows: int, classes: int
+) -> list[Trial]:
+    """The trials of a loss; ``name`` (of table and fold) and ``seed`` decide the draws.
+
+    ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
+    classes have two vectors of weights here where scikit-learn has their difference, and so twice.
+    """
+    spec = SPECS[loss]
+    ranges: dict[str, Range] = {
+        "learning_rate": _RATES[model],
+        "weight_decay": _DECAYS,
+        **spec.search,
+    }
+    if model == "linear":
+        low, high, little = _DECAYS
+        first = little if spec.regularizes else (2 if classes == 2 else 1) / rows
+        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), first
+    # The first two coordinates are the shared numbers: alike for every loss.
+    sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
+    points = sequence.random(count)
+    trials = []
+    for number in range(count):
+        found = {}
+        for place, (title, (low, high, usual)) in enumerate(ranges.items()):
+            factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
+            share = None if number == 0 else points[number, place]
+            first = usual(rows) if callable(usual) else usual
+            found[title] = _place(share, low * factor, high * factor, first * factor)
+        own = {name: found[name] for name in spec.search}
+        trials.append(Trial(number, found, spec.params_of(own)))
+    return trials

@@ -13,23 +13,24 @@ for every loss than the plain maximum did, and it is the same rule for all of th
 import math
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expacc.compare.search_space import Trial, trials_of
-from expacc.compare.serialize import unpack_split, unpack_table
+from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
     INNER_FOLDS,
     LEFT_OUT,
     MODELS,
     SMALL,
+    Trial,
     batch_and_epochs,
     batches_per_epoch,
     epochs_a_point,
+    trials_of,
 )
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
 from expacc.estimator.calibration import Calibration, expected_calibration_error, fit_calibration
@@ -37,20 +38,11 @@ from expacc.report.loss_names import OUTSIDE
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Predictions, Row
 from expacc.schedules import geometric
-from expacc.training import Run, RunResult, TensorTable, TrainConfig, train_runs
-
-__all__ = ["FoldTrainer", "best_trial", "execute", "failed_rows", "inner_splits", "runs_in"]
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, train_runs
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if all trials failed
-
-
-def runs_in(payload: Mapping[str, Any]) -> int:
-    """How many rows an item will give."""
-    losses, trials, seeds = payload["losses"], payload["trials"], payload["seeds"]
-    count: int = len(losses) * (trials + seeds) + 1
-    return count
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -75,31 +67,6 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     trial_rows, best = trainer.search()
     final_rows = trainer.finals(best, test, given)
     return [*trial_rows, *final_rows, _outside(trainer, test, given)]
-
-
-def failed_rows(item: WorkItem, reason: str) -> list[Row]:
-    """The final rows of an item that gave none."""
-    asked = item.payload
-    return [
-        _row(item, "final", loss, seed, failure=reason)
-        for loss in asked["losses"]
-        for seed in range(asked["seeds"])
-    ]
-
-
-def _row(item: WorkItem, kind: Any, loss: str, place: int, **more: Any) -> Row:
-    asked = item.payload
-    return Row(
-        key=f"{item.key}|{kind}|{loss}|{place}",
-        item=item.key,
-        kind=kind,
-        table=asked["table"],
-        loss=loss,
-        fold=asked["fold"],
-        noise=asked["noise"],
-        seed=place if kind == "final" else 0,
-        **more,
-    )
 
 
 def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
@@ -166,8 +133,9 @@ class FoldTrainer:
     def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
         """How long a loss trains, and what is the same for all."""
         batch, epochs = batch_and_epochs(rows, loss)
+        hidden = MODELS[self.asked["model"]]
         return TrainConfig(
-            MODELS[self.asked["model"]],
+            Model(hidden, start="uniform" if hidden else "zeros"),
             "adam",
             batch=batch,
             epochs=epochs,
@@ -257,7 +225,7 @@ class FoldTrainer:
         if bad:
             metrics, curves, failure = {}, {}, f"{bad[0]} is not finite"
         more = {"numbers": trial.found, "metrics": metrics, "curves": curves, "seconds": seconds}
-        return _row(self.item, "trial", loss, trial.number, failure=failure, **more)
+        return row_of(self.item, "trial", loss, trial.number, failure=failure, **more)
 
     def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
@@ -294,7 +262,7 @@ class FoldTrainer:
                     if not np.isfinite(logits).all():  # whose argmax would be a class
                         failure = "logits of test rows are not finite"
                 if failure or found is None or result is None or result.model is None:
-                    rows.append(_row(self.item, "final", loss, seed, failure=failure))
+                    rows.append(row_of(self.item, "final", loss, seed, failure=failure))
                     continue
                 trial, trial_row, calibration = found
                 right = result.model.logits(self.rows.features[own]).argmax(1)
@@ -306,7 +274,7 @@ class FoldTrainer:
                 }
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
                 more |= {"numbers": trial.found, "curves": trial_row.curves}
-                rows.append(_row(self.item, "final", loss, seed, **more))
+                rows.append(row_of(self.item, "final", loss, seed, **more))
         return rows
 
 
@@ -355,7 +323,7 @@ def _outside(trainer: FoldTrainer, test: SealedTest, given: Places) -> Row:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own limit of steps
         if len(np.unique(labels)) < 2:
-            return _row(trainer.item, "outside", OUTSIDE, 0, failure="one class in training rows")
+            return row_of(trainer.item, "outside", OUTSIDE, 0, failure="one class in training rows")
         model = LogisticRegression().fit(features, labels)
     logits = np.full((len(test), trainer.classes), -1e9)
 
@@ -367,7 +335,7 @@ def _outside(trainer: FoldTrainer, test: SealedTest, given: Places) -> Row:
 
     test.score(OUTSIDE, predict)
     metrics, predictions = _judge(logits, Calibration(), test.rows, given)
-    return _row(
+    return row_of(
         trainer.item,
         "outside",
         OUTSIDE,

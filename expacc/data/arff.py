@@ -7,14 +7,11 @@ import numpy as np
 
 from expacc.data.blocks import BlockParser, RowStore
 from expacc.data.cells import Cell, Cells, is_number, to_numbers
-from expacc.data.errors import TableError, need
-from expacc.data.limits import Budget, too_many_columns
-from expacc.data.options import ReadOptions
+from expacc.data.columns import Grid, name_columns
+from expacc.data.options import Budget, ReadOptions, TableError, need, too_many_columns
 from expacc.data.source import Source
-from expacc.data.table import Grid, Kind, name_columns
+from expacc.data.table import Kind
 from expacc.data.text import Lines
-
-__all__ = ["read_arff"]
 
 # What a line of bare words, or words in single quotes, does not hold; and '?' is no gap.
 _ODD = re.compile(r"""[^\S\r\n ]|["%{}\\]|''|'\?'""")

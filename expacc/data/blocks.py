@@ -13,19 +13,8 @@ from typing import Any
 import numpy as np
 
 from expacc.data.cells import Cells
-from expacc.data.errors import TableError, need
-from expacc.data.limits import Budget
+from expacc.data.options import Budget, TableError, need
 from expacc.data.table import Rows
-
-__all__ = [
-    "WHITESPACE",
-    "BlockParser",
-    "RowStore",
-    "Taken",
-    "delimiter_words",
-    "sniff_delimiter",
-    "split_plain",
-]
 
 WHITESPACE = "whitespace"
 _CANDIDATES = (",", ";", "\t", "|")

@@ -14,20 +14,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.errors import need
-
-__all__ = [
-    "Cell",
-    "Cells",
-    "Codes",
-    "as_text",
-    "first_odd",
-    "is_number",
-    "text_numbers",
-    "to_numbers",
-    "whole_number",
-    "why_not_a_number",
-]
+from expacc.data.options import need
 
 Cell = str | int | float | bool | None
 Form = Literal["plain", "number", "json"]

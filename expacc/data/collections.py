@@ -14,16 +14,11 @@ from typing import Any, Literal
 import numpy as np
 
 from expacc.data.cells import first_odd, to_numbers
-from expacc.data.columns import make_labels
-from expacc.data.delimited import read_delimited
-from expacc.data.errors import TableError
-from expacc.data.options import ReadOptions
+from expacc.data.columns import Grid, make_labels
+from expacc.data.options import ReadOptions, TableError
 from expacc.data.reading import NAMED, read_table
 from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suffix
-from expacc.data.table import Column, Grid, Rows, Split, Table
-from expacc.data.text import decode
-
-__all__ = ["Found", "find_tables", "read_split5x2", "read_uci121"]
+from expacc.data.table import Column, Rows, Split, Table
 
 _BOOKS = (".xlsx", ".xls", ".ods")
 _TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
@@ -173,6 +168,8 @@ def read_uci121(folder: str | Path) -> Table:
 
 
 def _matrix(path: Path, options: ReadOptions, digest: Any) -> Grid:
+    from expacc.data.delimited import read_delimited
+
     source = open_source(path, options.max_bytes)
     digest.update(source.sha256.encode())
     return read_delimited(source, options)
@@ -213,6 +210,8 @@ def read_split5x2(folder: str | Path) -> Table:
     Each pair gives two splits: train on one half and validate on the other, then swapped. The test
     rows are the same throughout.
     """
+    from expacc.data.text import decode
+
     folder = Path(folder).absolute()
     table = read_table(_need(folder, "data.csv"), header=False)
     source = open_source(_need(folder, "split5x2.json"))

@@ -1,6 +1,7 @@
-"""The kind of each column, the labels, and what is left out or doubted, each with its line."""
+"""From cells as readers hand them over to columns: kinds, labels, doubts, each with its line."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from expacc.data.cells import (
     Cells,
+    Codes,
     as_text,
     first_odd,
     is_number,
@@ -15,11 +17,8 @@ from expacc.data.cells import (
     to_numbers,
     why_not_a_number,
 )
-from expacc.data.errors import TableError
-from expacc.data.options import NUMERIC_MISSING, ReadOptions
-from expacc.data.table import Column, Grid, Kind, Labels, shown
-
-__all__ = ["make_column", "make_labels", "reason_to_drop", "warnings_about"]
+from expacc.data.options import MOST_LEVELS, NUMERIC_MISSING, ReadOptions, TableError
+from expacc.data.table import Column, Kind, Labels, Rows, shown
 
 _DOUBTFUL_LEVELS = 50
 _IDS_AT_LEAST = 50
@@ -27,6 +26,75 @@ _EXACT_INTEGERS = 2.0**53
 _MOST_ALIKE = 10_000
 _MOST_DOUBTED = 1_000_000  # cells that are looked at for a warning
 _LONGEST_LABEL = 1_000
+
+
+class ManyLevels(TableError):
+    """A column of more different values than a category can have."""
+
+
+@dataclass
+class Grid:
+    """Cells by column, untouched; ``declared`` holds the kinds that the format itself states."""
+
+    source: str
+    names: tuple[str, ...]
+    columns: list[Cells]
+    lines: Sequence[int] | Rows
+    header_line: int | None = None
+    declared: dict[str, Kind] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.columns = [Cells.of(column) for column in self.columns]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return len(self.lines)
+
+    def levels(self, place: int, missing: frozenset[str]) -> tuple[Any, Codes]:
+        """``Cells.levels`` of a column; one of far too many values is refused."""
+        try:
+            return self.columns[place].levels(missing, MOST_LEVELS)
+        except OverflowError:
+            raise ManyLevels(
+                self.source,
+                f"{self.names[place]!r} has more than {MOST_LEVELS:,} different values, too many "
+                "for a category or a target. --target takes another column, --drop leaves one out.",
+            ) from None
+
+
+def name_columns(
+    source: str, header: Sequence[str], line: int, starts: Sequence[int] | None = None
+) -> tuple[tuple[str, ...], list[str]]:
+    """Names from a header; an empty one becomes its position, a double one is refused."""
+    names = list(header)
+    notes = []
+    first: dict[str, int] = {}
+    for place, name in enumerate(names):
+        if name == "":
+            continue
+        if name in first:
+            raise TableError(
+                source,
+                f"the header has the name {name!r} twice, in fields {first[name] + 1} and "
+                f"{place + 1}. If the first line is data, give --no-header.",
+                line=line,
+                column=starts[place] if starts else place + 1,
+            )
+        first[name] = place
+    empty = [place for place, name in enumerate(names) if name == ""]
+    for place in empty:
+        name = f"column {place + 1}"
+        while name in first:
+            name += "'"
+        first[name] = place
+        names[place] = name
+    if empty:
+        given = ", ".join(repr(names[place]) for place in empty[:5])
+        more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
+        notes.append(f"The header leaves {len(empty)} name(s) empty: called {given}{more}.")
+    return tuple(names), notes
 
 
 def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, list[str]]:

@@ -16,8 +16,6 @@ from contextlib import suppress
 from typing import IO, Any
 from xml.etree import ElementTree
 
-__all__ = ["read_container"]
-
 _BATCH_ROWS, _BATCH_CELLS = 1 << 18, 1 << 21
 _MOST_CELLS_OF_A_BOOK = 60_000_000  # with the empty ones between
 

@@ -15,23 +15,23 @@ from typing import IO, Any, cast
 
 from expacc.data import container_process
 from expacc.data.cells import Cells, as_text, whole_number
+from expacc.data.columns import Grid, name_columns
 from expacc.data.container_process import read_container
-from expacc.data.errors import TableError, need
-from expacc.data.limits import (
+from expacc.data.options import (
     READ_MEMORY,
     READ_SECONDS,
     TEXT,
     WORKBOOK,
     Budget,
+    ReadOptions,
+    TableError,
     most_unpacked,
+    need,
     too_large,
     too_many_columns,
 )
-from expacc.data.options import ReadOptions
 from expacc.data.source import Source
-from expacc.data.table import Grid, Kind, name_columns
-
-__all__ = ["read_parquet", "read_workbook"]
+from expacc.data.table import Kind
 
 _MOST_PARTS = 10_000
 _KINDS: dict[str, Kind] = {"text": "category", "boolean": "category"}  # all else is a number

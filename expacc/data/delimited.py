@@ -19,14 +19,10 @@ from expacc.data.blocks import (
     sniff_delimiter,
     split_plain,
 )
-from expacc.data.errors import TableError
-from expacc.data.limits import LONGEST_FIELD, Budget, too_many_columns
-from expacc.data.options import ReadOptions
+from expacc.data.columns import Grid, name_columns
+from expacc.data.options import LONGEST_FIELD, Budget, ReadOptions, TableError, too_many_columns
 from expacc.data.source import Source
-from expacc.data.table import Grid, name_columns
 from expacc.data.text import Lines
-
-__all__ = ["read_delimited"]
 
 _SAMPLE, _SAMPLE_SIZE = 100, 4 << 20  # lines, and characters
 _BLANK = re.compile("[ \t]")

@@ -1,9 +1,12 @@
-"""How a table is read: every choice a user can make, checked once, recorded with the result."""
+"""How a table is read, how much of it, and what one that cannot be read exactly gets."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-__all__ = ["NUMERIC_MISSING", "Position", "ReadOptions"]
+from expacc.plain import UsageError, check_count, one_line
 
 Position = str | int
 """A column: its name, or its place counted from 1 (from the end if negative)."""
@@ -22,20 +25,13 @@ _DELIMITERS = {
 }
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
+def _sequence(name: str, value: object, what: str, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """The value as a tuple, if it is a sequence of these types and no text."""
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be a sequence of strings; got {value!r}.")
-    if not all(isinstance(entry, str) for entry in value):
-        raise TypeError(f"{name} must hold strings only; got {value!r}.")
-    return tuple(value)
-
-
-def _positions(name: str, value: object) -> tuple[Position, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise TypeError(f"{name} must be a sequence of columns; got {value!r}.")
+        raise TypeError(f"{name} must be a sequence of {what}; got {value!r}.")
     for entry in value:
-        if isinstance(entry, bool) or not isinstance(entry, str | int):
-            raise TypeError(f"{name} must hold names or positions only; got {entry!r}.")
+        if isinstance(entry, bool) or not isinstance(entry, kinds):
+            raise TypeError(f"{name} must hold {what} only; got {entry!r}.")
     return tuple(value)
 
 
@@ -81,24 +77,15 @@ class ReadOptions:
         if self.decimal not in (".", ","):
             raise ValueError(f"decimal must be '.' or ','; got {self.decimal!r}.")
         if self.missing is not None:
-            put("missing", _texts("missing", self.missing))
-        put("label_missing", _texts("label_missing", self.label_missing))
+            put("missing", _sequence("missing", self.missing, "strings", (str,)))
+        put("label_missing", _sequence("label_missing", self.label_missing, "strings", (str,)))
         for name in ("numeric", "categorical", "drop"):
-            put(name, _positions(name, getattr(self, name)))
-        for name, low in (
-            ("skip_lines", 0),
-            ("max_bytes", 1),
-            ("max_cells", 1),
-            ("max_columns", 1),
-            ("max_levels", 1),
-        ):
+            put(name, _sequence(name, getattr(self, name), "names or positions", (str, int)))
+        check_count("skip_lines", self.skip_lines, 0)
+        for name in ("max_bytes", "max_cells", "max_columns", "max_levels"):
             value = getattr(self, name)
-            if value is None and name in ("max_bytes", "max_cells"):
-                continue  # judged by the file's size on the disk
-            if type(value) is not int:
-                raise TypeError(f"{name} must be an int; got {value!r}.")
-            if value < low:
-                raise ValueError(f"{name} must be >= {low}; got {value}.")
+            if value is not None or name in ("max_columns", "max_levels"):
+                check_count(name, value)  # None: judged by the file's size on the disk
 
     def _delimiter(self, given: str) -> str:
         delimiter = _DELIMITERS.get(given, given)
@@ -122,3 +109,136 @@ class ReadOptions:
     def to_json(self) -> dict[str, object]:
         """Plain values for a record."""
         return asdict(self)
+
+
+class TableError(UsageError):
+    """A table that was refused; the message is one line for the user.
+
+    Attributes:
+        source: the file's name.
+        line: the line (a workbook's row), counted from 1, or None.
+        column: the character, or the field where cells are typed, counted from 1, or None.
+    """
+
+    def __init__(
+        self, source: str, message: str, *, line: int | None = None, column: int | None = None
+    ) -> None:
+        where = source
+        if line is not None:
+            where += f", line {line}"
+        if column is not None:
+            where += f", column {column}"
+        super().__init__(one_line(f"{where}: {message}"))
+        self.source, self.line, self.column = source, line, column
+        self.message = message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception is pickled by its args; ours are not those of __init__.
+        return _again, (self.source, self.message, self.line, self.column)
+
+
+def _again(source: str, message: str, line: int | None, column: int | None) -> TableError:
+    return TableError(source, message, line=line, column=column)
+
+
+def need(module: str, purpose: str) -> ModuleType:
+    """Import ``module`` now, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(
+            f"{purpose} needs {package}, which is not installed. Use pip install 'expacc[tables]'."
+        ) from error
+
+
+MOST_BYTES = 512 << 20
+"""Bytes of a file, unpacked, unless someone vouches for more."""
+
+TEXT, MOST_CELLS = 25_000_000, 60_000_000
+"""Cells that a file may hold, however few bytes it has on the disk; and however many."""
+
+WORKBOOK = 3_000_000
+"""Cells that a workbook may hold: each of them is an element of XML, and slow."""
+
+LONGEST_LINE = 32 << 20
+"""Characters of one line."""
+
+LONGEST_FIELD = 4 << 20
+"""Characters of a field in quotes that runs over several lines."""
+
+MOST_LEVELS = 1_000_000
+"""Different values of a target or a category."""
+
+READ_MEMORY, READ_SECONDS = 640 << 20, 12
+"""What the process that reads Parquet and workbooks may take beside the file itself."""
+
+_CELLS_OF_A_ROW = 8
+_SLOW = 3_000_000  # fields that have to be looked at letter by letter
+
+
+class Budget:
+    """Rows and cells that may be read of one file.
+
+    Args:
+        name: the file's.
+        size: on the disk; it allows a row, and a cell, for each byte.
+        options: ``max_cells`` goes before all else.
+        cells: that it may hold in any case.
+        per_byte: cells that each byte of it allows.
+    """
+
+    def __init__(
+        self, name: str, size: int, options: ReadOptions, cells: int = TEXT, per_byte: int = 1
+    ) -> None:
+        self.name = name
+        self.cells = options.max_cells or max(cells, min(MOST_CELLS, per_byte * size))
+        self.rows = max(self.cells // _CELLS_OF_A_ROW, min(self.cells, size))
+        self.slow = max(_SLOW, options.max_cells or 0)
+
+    def check(self, rows: int, width: int, line: int | None = None) -> None:
+        """Raise if a table of this size, so far, is too large."""
+        if rows <= self.rows and rows * width <= self.cells:
+            return
+        raise self.refusal(
+            f"{self.rows:,} rows" if rows > self.rows else f"{self.cells:,} cells", line
+        )
+
+    def look_closely(self, fields: int, line: int | None = None) -> None:
+        """Count fields that take long."""
+        self.slow -= fields
+        if self.slow < 0:
+            raise self.refusal("a few million fields with quotes, blanks and escapes", line)
+
+    def refusal(self, what: str, line: int | None = None) -> TableError:
+        """The refusal of a file that holds too much."""
+        return TableError(
+            self.name,
+            f"it holds more than {what}, the most that is read of a file of its size. Raise "
+            "--max-cells if you trust it.",
+            line=line,
+        )
+
+
+def most_unpacked(options: ReadOptions) -> int:
+    """Bytes that a file may unpack to, unless someone vouches for more."""
+    return options.max_bytes or MOST_BYTES
+
+
+def too_large(name: str, max_bytes: int, verb: str) -> TableError:
+    """The refusal of a file of too many bytes."""
+    return TableError(
+        name,
+        f"it {verb} more than {max_bytes:,} bytes, the most that is read. Raise --max-bytes if "
+        "you trust the file.",
+    )
+
+
+def too_many_columns(name: str, found: str, options: ReadOptions, line: int | None) -> TableError:
+    """The refusal of a table with more than ``max_columns``."""
+    return TableError(
+        name,
+        f"{found} columns where at most {options.max_columns:,} are read. Raise --max-columns if "
+        "that is meant.",
+        line=line,
+    )

@@ -1,10 +1,9 @@
 """Features to numbers: one-hot for categories, mean imputation and standardisation for numbers.
 
-Fitted by scikit-learn's ColumnTransformer on training rows only; applied by the few lines below, so
-that a saved model needs plain JSON and no pickle.
+Fitted by scikit-learn on training rows only; applied by the few lines below, so that a saved model
+needs plain JSON and no pickle.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.errors import TableError, need
+from expacc.data.options import TableError, need
 from expacc.data.table import Column, Dropped, Rows, Schema, Table, shown
-
-__all__ = ["CategoryStep", "NumberStep", "Preprocessor"]
+from expacc.files import Between, check_shape
 
 
 @dataclass(frozen=True)
@@ -67,15 +65,18 @@ class Preprocessor:
             raise TableError(table.name, "no feature varies in the training rows.")
         numbers = [column for column in kept if column.kind == "number"]
         categories = [column for column in kept if column.kind == "category"]
-        matrix = np.column_stack(
-            [parts[column.name].astype(np.float64) for column in numbers + categories]
-        )
-        fitted = _column_transformer(len(numbers), len(categories))
-        with np.errstate(over="ignore", invalid="ignore"):
-            fitted.fit(matrix)
         return cls(
-            _number_steps(table.name, numbers, fitted),
-            _category_steps(categories, fitted),
+            _number_steps(table.name, {column.name: parts[column.name] for column in numbers}),
+            tuple(
+                CategoryStep(
+                    column.name,
+                    tuple(
+                        None if code < 0 else column.levels[code]
+                        for code in np.unique(parts[column.name]).tolist()
+                    ),
+                )
+                for column in categories
+            ),
             dropped,
             Schema(
                 tuple((column.name, column.kind) for column in kept),
@@ -181,7 +182,13 @@ class Preprocessor:
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Preprocessor":
         """Rebuild from plain values, checked before use."""
-        _check_record(record)
+        try:
+            check_shape(record, _SHAPE, "it")
+            _check_names(record)
+        except ValueError as error:
+            raise ValueError(
+                f"the saved preprocessor must be as it was written; {error} Save it again."
+            ) from None
         return cls(
             tuple(NumberStep(name, *map(float, rest)) for name, *rest in record["numbers"]),
             tuple(CategoryStep(name, tuple(levels)) for name, levels in record["categories"]),
@@ -203,138 +210,45 @@ def _nothing_to_learn(column: Column, values: NDArray[Any]) -> str | None:
     return "the same in every training row" if (present == present[0]).all() else None
 
 
-def _column_transformer(numbers: int, categories: int) -> Any:
-    """Numbers in the first columns of a matrix, codes of levels in the others."""
-    compose = need("sklearn.compose", "preprocessing a table")
-    impute = need("sklearn.impute", "preprocessing a table")
-    pipeline = need("sklearn.pipeline", "preprocessing a table")
-    preprocessing = need("sklearn.preprocessing", "preprocessing a table")
-    number = pipeline.make_pipeline(
-        impute.SimpleImputer(strategy="mean"), preprocessing.StandardScaler()
-    )
-    category = preprocessing.OneHotEncoder(handle_unknown="ignore")
-    return compose.ColumnTransformer(
-        [
-            ("number", number, list(range(numbers))),
-            ("category", category, list(range(numbers, numbers + categories))),
-        ]
-    )
-
-
-def _number_steps(source: str, columns: list[Column], fitted: Any) -> tuple[NumberStep, ...]:
-    if not columns:
+def _number_steps(source: str, parts: Mapping[str, NDArray[Any]]) -> tuple[NumberStep, ...]:
+    if not parts:
         return ()
-    imputer, scaler = (step for _, step in fitted.named_transformers_["number"].steps)
+    impute = need("sklearn.impute", "preprocessing a table")
+    preprocessing = need("sklearn.preprocessing", "preprocessing a table")
+    matrix = np.array(list(parts.values()), np.float64).T
+    with np.errstate(over="ignore", invalid="ignore"):
+        imputer = impute.SimpleImputer(strategy="mean").fit(matrix)
+        scaler = preprocessing.StandardScaler().fit(imputer.transform(matrix))
     steps = []
-    for column, fill, mean, scale, variance in zip(
-        columns, imputer.statistics_, scaler.mean_, scaler.scale_, scaler.var_, strict=True
+    for name, fill, mean, scale, variance in zip(
+        parts, imputer.statistics_, scaler.mean_, scaler.scale_, scaler.var_, strict=True
     ):
         # An infinite variance passes for that of a constant there, with a scale of 1.
         if not np.isfinite([fill, mean, scale, variance]).all():
-            raise TableError(
-                source, f"the numbers in {column.name!r} are too large to be standardised."
-            )
-        steps.append(NumberStep(column.name, float(fill), float(mean), float(scale)))
+            raise TableError(source, f"the numbers in {name!r} are too large to be standardised.")
+        steps.append(NumberStep(name, float(fill), float(mean), float(scale)))
     return tuple(steps)
 
 
-def _category_steps(columns: list[Column], fitted: Any) -> tuple[CategoryStep, ...]:
-    if not columns:
-        return ()
-    found = fitted.named_transformers_["category"].categories_
-    return tuple(
-        CategoryStep(
-            column.name,
-            tuple(None if code < 0 else column.levels[int(code)] for code in codes.tolist()),
-        )
-        for column, codes in zip(columns, found, strict=True)
-    )
-
-
-_FIELDS = {
-    "format": str,
-    "version": int,
+_SHAPE = {
+    "format": {"expacc preprocessor"},
+    "version": Between(1, 1),
     "target": str,
-    "columns": list,
-    "numbers": list,
-    "categories": list,
-    "dropped": list,
+    "width": (Between(1), None),
+    "columns": [[str, {"number", "category"}]],
+    "numbers": [[str, float, float, Between(5e-324, 1e308)]],
+    "categories": [[str, [(str, None)]]],
+    "dropped": [[str, str]],
 }
 
 
-def _refuse(what: str) -> ValueError:
-    return ValueError(f"the saved preprocessor must be as it was written; {what}. Save it again.")
-
-
-def _is_real(value: object) -> bool:
-    if type(value) is int:
-        return abs(value) <= 1 << 53  # a longer one may be none that a float can hold
-    return type(value) is float and math.isfinite(value)
-
-
-def _check_record(record: Mapping[str, Any]) -> None:
-    """Raise unless ``record``, from wherever it comes, can be a preprocessor's ``to_json``."""
-    if not isinstance(record, Mapping):
-        raise _refuse(f"it is a {type(record).__name__}, not an object")
-    if set(record) != {*_FIELDS, "width"}:
-        odd = sorted(map(str, set(record) ^ {*_FIELDS, "width"}))
-        raise _refuse(f"its fields differ in {', '.join(odd)}")
-    for field, kind in _FIELDS.items():
-        if type(record[field]) is not kind:
-            raise _refuse(f"{field} is {record[field]!r:.60}")
-    if record["format"] != "expacc preprocessor" or record["version"] != 1:
-        raise _refuse(f"it is {record['format']!r:.40} version {record['version']}")
-    if record["width"] is not None and (type(record["width"]) is not int or record["width"] < 1):
-        raise _refuse(f"width is {record['width']!r:.60}")
-    _check_columns(record)
-    for step in record["numbers"]:
-        _check_number(step)
-    for step in record["categories"]:
-        _check_category(step)
-    for entry in record["dropped"]:
-        if not (_is_list(entry, 2) and all(isinstance(text, str) for text in entry)):
-            raise _refuse(f"a dropped column is {entry!r:.60}")
+def _check_names(record: Mapping[str, Any]) -> None:
+    """Raise unless columns and levels differ among themselves, and each column has its step."""
+    names = [name for name, _ in record["columns"]]
+    for which, values in (("columns", names), *record["categories"]):
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"{which!r:.40} must hold different values, one or more.")
     for wanted, steps in (("number", "numbers"), ("category", "categories")):
-        listed = [name for name, column_kind in record["columns"] if column_kind == wanted]
+        listed = [name for name, kind in record["columns"] if kind == wanted]
         if listed != [step[0] for step in record[steps]]:
-            raise _refuse(f"{steps} are not those of its columns")
-
-
-def _is_list(value: object, length: int) -> bool:
-    return isinstance(value, list) and len(value) == length
-
-
-def _check_columns(record: Mapping[str, Any]) -> None:
-    names = []
-    for entry in record["columns"]:
-        if not (
-            _is_list(entry, 2) and isinstance(entry[0], str) and entry[1] in ("number", "category")
-        ):
-            raise _refuse(f"a column is {entry!r:.60}")
-        names.append(entry[0])
-    if not names or len(set(names)) < len(names):
-        raise _refuse("its columns are none, or one is there twice")
-
-
-def _check_number(step: object) -> None:
-    if not (isinstance(step, list) and len(step) == 4 and isinstance(step[0], str)):
-        raise _refuse(f"a number's entry is {step!r:.60}")
-    if not all(map(_is_real, step[1:])) or step[3] <= 0:
-        raise _refuse(f"fill, mean and scale of {step[0]!r:.40} are {step[1:]!r:.60}")
-
-
-def _check_category(step: object) -> None:
-    if not (
-        isinstance(step, list)
-        and len(step) == 2
-        and isinstance(step[0], str)
-        and isinstance(step[1], list)
-    ):
-        raise _refuse(f"a category's entry is {step!r:.60}")
-    levels = step[1]
-    if (
-        not levels
-        or not all(level is None or isinstance(level, str) for level in levels)
-        or len(set(levels)) < len(levels)
-    ):
-        raise _refuse(f"the levels of {step[0]!r:.40} are {levels!r:.60}")
+            raise ValueError(f"{steps} must be those of its columns.")

@@ -2,22 +2,24 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
-from expacc.data.arff import read_arff
 from expacc.data.cells import Cell, Cells, is_number
-from expacc.data.columns import make_column, make_labels, reason_to_drop, warnings_about
-from expacc.data.containers import read_parquet, read_workbook
-from expacc.data.delimited import read_delimited
-from expacc.data.errors import TableError, need
-from expacc.data.limits import MOST_LEVELS
-from expacc.data.options import Position, ReadOptions
+from expacc.data.columns import (
+    Grid,
+    ManyLevels,
+    make_column,
+    make_labels,
+    reason_to_drop,
+    warnings_about,
+)
+from expacc.data.options import MOST_LEVELS, Position, ReadOptions, TableError, need
 from expacc.data.source import open_source, refuse_other_formats, table_name
-from expacc.data.table import Column, Dropped, Grid, Kind, Labels, ManyLevels, Schema, Table, shown
-
-__all__ = ["NAMED", "read_grid", "read_table"]
+from expacc.data.table import Column, Dropped, Kind, Labels, Schema, Table, shown
 
 NAMED = {
     "iris": "load_iris",
@@ -27,13 +29,11 @@ NAMED = {
 }
 """The built-in tables, as scikit-learn ships them."""
 
+# Imported when a file of theirs is read; text that is none of these is delimited.
 _READERS = {
-    ".arff": read_arff,
-    ".parquet": read_parquet,
-    ".pq": read_parquet,
-    ".xlsx": read_workbook,
-    ".xls": read_workbook,
-    ".ods": read_workbook,
+    ".arff": ("arff", "read_arff"),
+    **dict.fromkeys((".parquet", ".pq"), ("containers", "read_parquet")),
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), ("containers", "read_workbook")),
 }
 
 
@@ -102,9 +102,22 @@ def read_table(
     chosen = {key: value for key, value in locals().items() if key not in ("data", "like")}
     options = ReadOptions(**chosen)
     grid, name, sha256 = read_grid(data, options)
-    if like is None:
-        return _own(grid, options, name, sha256)
-    return _alike(grid, options, name, sha256, like)
+    width = len(grid.names)
+    grid, columns, labels, notes, dropped = (
+        _own(grid, options) if like is None else _alike(grid, options, like)
+    )
+    return Table(
+        name,
+        tuple(columns),
+        labels,
+        grid.rows,
+        np.asarray(grid.lines, np.int64),
+        notes=tuple(notes),
+        dropped=tuple(dropped),
+        sha256=sha256,
+        options=options,
+        width=width,
+    )
 
 
 def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
@@ -117,7 +130,8 @@ def read_grid(data: str | Path, options: ReadOptions) -> tuple[Grid, str, str]:
         raise TableError(str(data), "it is a folder; give a file of it, or use find_tables.")
     refuse_other_formats(path)
     source = open_source(path, options.max_bytes)
-    grid = _READERS.get(source.suffix, read_delimited)(source, options)
+    home, reader = _READERS.get(source.suffix, ("delimited", "read_delimited"))
+    grid = getattr(import_module(f"expacc.data.{home}"), reader)(source, options)
     if str(data) in NAMED:
         grid.notes.insert(0, f"Warning: {data} is the file here, not the built-in table.")
     return grid, table_name(path), source.sha256
@@ -155,7 +169,11 @@ def _find(grid: Grid, what: str, position: Position) -> int:
     return place - 1 if place > 0 else len(names) + place
 
 
-def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
+# What is left of the grid, its columns, labels, notes, and the columns that are left out.
+Read = tuple[Grid, list[Column], Labels | None, list[str], list[Dropped]]
+
+
+def _own(grid: Grid, options: ReadOptions) -> Read:
     """A table that stands for itself: kinds judged by its values."""
     goal = _find(grid, "target", -1 if options.target is None else options.target)
     forced = _forced(grid, options, goal)
@@ -172,7 +190,11 @@ def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
     kept = labels.codes >= 0
     if not kept.all():
         notes.append(f"{int((~kept).sum()):,} row(s) without a label left out.")
-        grid = _rows_of(grid, kept)
+        grid = replace(
+            grid,
+            columns=[column.where(kept) if len(column) else column for column in grid.columns],
+            lines=np.asarray(grid.lines, np.int64)[kept],
+        )
         labels = Labels(labels.name, labels.classes, labels.codes[kept])
     if len(labels.classes) < 2:
         found = f"the one class {labels.classes[0]!r}" if labels.classes else "no label at all"
@@ -212,7 +234,7 @@ def _own(grid: Grid, options: ReadOptions, name: str, sha256: str) -> Table:
     notes += [f"Left out {entry.name!r}: {entry.why}." for entry in dropped]
     if not columns:
         raise TableError(grid.source, "no feature is left beside the target. " + " ".join(notes))
-    return _table(grid, options, name, sha256, columns, labels, notes, tuple(dropped))
+    return grid, columns, labels, notes, dropped
 
 
 def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
@@ -234,7 +256,7 @@ def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
     return forced
 
 
-def _alike(grid: Grid, options: ReadOptions, name: str, sha256: str, like: Schema) -> Table:
+def _alike(grid: Grid, options: ReadOptions, like: Schema) -> Read:
     """A table for a model: columns by name, kinds as it was trained, the target if it is there."""
     wanted = [column for column, _ in like.columns]
     absent = [column for column in wanted if column not in grid.names]
@@ -275,42 +297,7 @@ def _alike(grid: Grid, options: ReadOptions, name: str, sha256: str, like: Schem
     labels = None
     if like.target in grid.names:
         labels, _ = make_labels(grid, grid.names.index(like.target), options)
-    return _table(grid, options, name, sha256, columns, labels, notes, ())
-
-
-def _table(
-    grid: Grid,
-    options: ReadOptions,
-    name: str,
-    sha256: str,
-    columns: Sequence[Column],
-    labels: Labels | None,
-    notes: Sequence[str],
-    dropped: tuple[Dropped, ...],
-) -> Table:
-    return Table(
-        name,
-        tuple(columns),
-        labels,
-        grid.rows,
-        np.asarray(grid.lines, np.int64),
-        notes=tuple(notes),
-        dropped=dropped,
-        sha256=sha256,
-        options=options,
-        width=len(grid.names),
-    )
-
-
-def _rows_of(grid: Grid, kept: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> Grid:
-    return Grid(
-        grid.source,
-        grid.names,
-        [column.where(kept) if len(column) else column for column in grid.columns],
-        np.asarray(grid.lines, np.int64)[kept],
-        header_line=grid.header_line,
-        declared=grid.declared,
-    )
+    return grid, columns, labels, notes, []
 
 
 def _header_doubts(grid: Grid) -> list[str]:

@@ -15,8 +15,6 @@ from expacc.data.preprocess import Preprocessor
 from expacc.data.splits import flip_labels
 from expacc.data.table import Rows, Split, Table
 
-__all__ = ["SealedTest", "TestScore", "TrainRows", "open_split", "require_train_rows"]
-
 Features = NDArray[Any]
 Predict = Callable[[Features], Any]
 

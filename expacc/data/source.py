@@ -11,17 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from expacc.data.errors import TableError, need
-from expacc.data.limits import MOST_BYTES, too_large
-
-__all__ = [
-    "COMPRESSIONS",
-    "Source",
-    "open_source",
-    "refuse_other_formats",
-    "table_name",
-    "table_suffix",
-]
+from expacc.data.options import MOST_BYTES, TableError, need, too_large
 
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 

@@ -14,18 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from expacc.data.table import Rows, Split, Table
-
-__all__ = [
-    "Split",
-    "Splits",
-    "derive_seed",
-    "five_by_two",
-    "flip_labels",
-    "generator",
-    "given_splits",
-    "holdout",
-    "stratified_folds",
-]
+from expacc.plain import check_count
 
 
 def derive_seed(seed: int, *names: str | int | float) -> int:
@@ -78,13 +67,6 @@ def _check_labels(labels: ArrayLike, names: Sequence[str] | None) -> tuple[Rows,
     return codes, list(names or map(str, range(classes)))
 
 
-def _check_count(name: str, value: object, low: int) -> None:
-    if type(value) is not int:
-        raise TypeError(f"{name} must be an int; got {value!r}.")
-    if value < low:
-        raise ValueError(f"{name} must be >= {low}; got {value}.")
-
-
 def stratified_folds(
     labels: ArrayLike,
     folds: int,
@@ -109,8 +91,8 @@ def stratified_folds(
         classes: names for the notes.
     """
     codes, names = _check_labels(labels, classes)
-    _check_count("folds", folds, 2)
-    _check_count("repeats", repeats, 1)
+    check_count("folds", folds, 2)
+    check_count("repeats", repeats, 1)
     if folds > len(codes):
         raise ValueError(f"folds must be at most the number of rows, {len(codes)}; got {folds}.")
     splits: list[Split] = []
@@ -312,7 +294,7 @@ def flip_labels(
     codes, _ = _check_labels(labels, None)
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise ValueError(f"share must lie in [0, 1); got {share!r}.")
-    _check_count("classes", classes, 2)
+    check_count("classes", classes, 2)
     if codes.max(initial=0) >= classes:
         raise ValueError(f"classes must exceed every label; got {classes} and {codes.max()}.")
     random = generator(seed, name, "label noise", share)

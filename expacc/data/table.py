@@ -1,70 +1,16 @@
-"""A table as readers hand it over; and as it is used: numbers, levels, labels, notes."""
+"""A table as it is used: numbers, levels, labels, notes, splits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.cells import Cells, Codes
-from expacc.data.errors import TableError
-from expacc.data.limits import MOST_LEVELS
-from expacc.data.options import ReadOptions
-
-__all__ = [
-    "Column",
-    "Dropped",
-    "Grid",
-    "Kind",
-    "Labels",
-    "ManyLevels",
-    "Rows",
-    "Schema",
-    "Split",
-    "Table",
-    "name_columns",
-    "shown",
-]
+from expacc.data.options import ReadOptions, TableError
 
 Kind = Literal["number", "category"]
 Rows = NDArray[np.int64]
-
-
-class ManyLevels(TableError):
-    """A column of more different values than a category can have."""
-
-
-@dataclass
-class Grid:
-    """Cells by column, untouched; ``declared`` holds the kinds that the format itself states."""
-
-    source: str
-    names: tuple[str, ...]
-    columns: list[Cells]
-    lines: Sequence[int] | Rows
-    header_line: int | None = None
-    declared: dict[str, Kind] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.columns = [Cells.of(column) for column in self.columns]
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(self.lines)
-
-    def levels(self, place: int, missing: frozenset[str]) -> tuple[Any, Codes]:
-        """``Cells.levels`` of a column; one of far too many values is refused."""
-        try:
-            return self.columns[place].levels(missing, MOST_LEVELS)
-        except OverflowError:
-            raise ManyLevels(
-                self.source,
-                f"{self.names[place]!r} has more than {MOST_LEVELS:,} different values, too many "
-                "for a category or a target. --target takes another column, --drop leaves one out.",
-            ) from None
 
 
 def shown(name: str) -> str:
@@ -74,39 +20,6 @@ def shown(name: str) -> str:
     ('age', "'a\\\\nb'")
     """
     return name if name.isprintable() else repr(name)
-
-
-def name_columns(
-    source: str, header: Sequence[str], line: int, starts: Sequence[int] | None = None
-) -> tuple[tuple[str, ...], list[str]]:
-    """Names from a header; an empty one becomes its position, a double one is refused."""
-    names = list(header)
-    notes = []
-    first: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if name == "":
-            continue
-        if name in first:
-            raise TableError(
-                source,
-                f"the header has the name {name!r} twice, in fields {first[name] + 1} and "
-                f"{place + 1}. If the first line is data, give --no-header.",
-                line=line,
-                column=starts[place] if starts else place + 1,
-            )
-        first[name] = place
-    empty = [place for place, name in enumerate(names) if name == ""]
-    for place in empty:
-        name = f"column {place + 1}"
-        while name in first:
-            name += "'"
-        first[name] = place
-        names[place] = name
-    if empty:
-        given = ", ".join(repr(names[place]) for place in empty[:5])
-        more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
-        notes.append(f"The header leaves {len(empty)} name(s) empty: called {given}{more}.")
-    return tuple(names), notes
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from expacc.data.errors import TableError
-from expacc.data.limits import LONGEST_LINE
+from expacc.data.options import LONGEST_LINE, TableError
 from expacc.data.source import Source
 from expacc.plain import UsageError
-
-__all__ = ["Lines", "decode"]
 
 _PART = 4 << 20  # bytes
 _LINE_END = re.compile(r"\r\n|\n|\r")

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax, softmax
 
-__all__ = ["Calibration", "expected_calibration_error", "fit_calibration"]
-
 Array = NDArray[np.float64]
 
 WIDEST = np.log(1e3)  # of the logarithm of the temperature

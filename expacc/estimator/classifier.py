@@ -19,7 +19,7 @@ from torch import nn
 
 from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
-from expacc.estimator.fitting import START, FitConfig, fit_model
+from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
 from expacc.estimator.inputs import Array, prepare, read_features, read_splits, read_training
 from expacc.estimator.saving import (
     cv_results,
@@ -28,11 +28,8 @@ from expacc.estimator.saving import (
     warn_renamed,
     write_folder,
 )
-from expacc.estimator.settings import Setting, settings_for
 from expacc.plain import UsageError
 from expacc.training import Layer, Trained
-
-__all__ = ["AccuracyClassifier", "AccuracyClassifierCV"]
 
 UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
 RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}

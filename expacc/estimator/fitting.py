@@ -4,9 +4,15 @@ A linear model starts as scikit-learn's logistic regression, a network as one tr
 entropy. From there each setting trains for accuracy. Held-out rows then choose, and the start is
 kept unless a setting is better by more than a standard error: what is gained is real, and where
 nothing is to be gained the user has what they would have had anyway.
+
+The settings were chosen once, over many tables, and are the same for everybody. On 98 tables of up
+to 58,000 rows, five folds each, polishing logistic regression with EXACT under these settings and
+this rule gained 0.31 points of accuracy on average over logistic regression itself, and lost 0.44
+at most on a table of 500 rows or more (benchmarks/estimator.py).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,12 +22,61 @@ from sklearn.linear_model import LogisticRegression
 
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.estimator.inputs import Array, Prepared, content_folds
-from expacc.estimator.settings import FULL_BATCH, MANY_CLASSES, Setting
 from expacc.plain import UsageError
-from expacc.schedules import cosine
+from expacc.registry import SPECS
+from expacc.schedules import constant, cosine, geometric
 from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
-__all__ = ["START", "FitConfig", "Fitted", "fit_model"]
+FULL_BATCH = 4096  # distinct rows up to which training is full-batch, in float64
+MANY_CLASSES = 20  # beyond, fewer settings and steps: the losses cost time per class
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A loss with its numbers and a learning rate, which falls to a twentieth by equal ratios."""
+
+    loss: Any
+    loss_params: Mapping[str, Any] = field(default_factory=dict)
+    learning_rate: float = 0.02
+    weight_decay: float = 0.0
+
+    @property
+    def schedule(self) -> Any:
+        """Of the learning rate."""
+        rate = self.learning_rate
+        return geometric(rate, rate / 20) if rate > 0 else constant(rate)
+
+    def describe(self) -> dict[str, Any]:
+        """For people and for JSON."""
+        numbers = {
+            name: value if not callable(value) else _ends(value)
+            for name, value in self.loss_params.items()
+        }
+        name = self.loss if isinstance(self.loss, str) else type(self.loss).__name__
+        return {"loss": name, **numbers, "learning_rate": self.learning_rate}
+
+
+def _ends(schedule: Any) -> str:
+    return f"{schedule(0.0):g} to {schedule(1.0):g}"
+
+
+def settings_for(
+    loss: Any,
+    numbers: Mapping[str, Any] | None,
+    learning_rate: float | str,
+    weight_decay: float,
+    classes: int,
+) -> tuple[Setting, ...]:
+    """What to try for a loss; what the user fixed stays fixed."""
+    rates: Sequence[float] = (0.02, 0.1) if learning_rate == "auto" else (float(learning_rate),)
+    spec = SPECS.get(loss) if isinstance(loss, str) else None
+    choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
+    if spec and not numbers:
+        choices = spec.polish
+    decay = 0.0 if spec and spec.regularizes else weight_decay
+    found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices for rate in rates)
+    return found if classes <= MANY_CLASSES else found[::2]
+
 
 START = {"loss": "cross_entropy"}  # what every fit begins with, and keeps unless it is beaten
 

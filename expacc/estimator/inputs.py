@@ -19,8 +19,6 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from expacc.plain import UsageError
 
-__all__ = ["Prepared", "content_folds", "prepare", "read_features", "read_training"]
-
 Array = NDArray[np.float64]
 
 

@@ -13,11 +13,8 @@ import numpy as np
 import torch
 
 import expacc
-from expacc.files import read_whole, write_whole
+from expacc.files import Between, check_shape, is_sealed, parse_json, read_whole, seal, write_whole
 from expacc.plain import UsageError
-from expacc.stored import Between, check_shape, is_sealed, parse_json, seal
-
-__all__ = ["FILES", "build", "read_files", "read_folder", "write_folder"]
 
 FORMAT = 1
 WEIGHTS, FACTS = "model.safetensors", "model.json"
@@ -33,7 +30,7 @@ _SHAPE = {
     "classes": {"kind": set(_KINDS), "values": list},
     "features": _COUNT,
     "feature_names": ([str], None),
-    "layers": [[_COUNT]],
+    "layers": [[_COUNT, _COUNT]],
     "temperature": Between(5e-324, 1e300),
     "bend": Between(5e-324, 1.0),
     "chosen": dict,
@@ -231,8 +228,6 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
         kind, values = facts["classes"]["kind"], facts["classes"]["values"]
         for value in values:
             check_shape(value, _KINDS[kind], "a class")
-        if any(len(pair) != 2 for pair in facts["layers"]):
-            raise UsageError("layers must be pairs.")
         if len(facts["feature_names"] or ()) not in (0, facts["features"]):
             raise UsageError("feature_names must be one a feature.")
         if not is_sealed(facts):

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from expacc.files import read_whole, write_whole
+from expacc.files import Between, check_shape, parse_json, read_whole, write_whole
 from expacc.recipes.page import VERDICTS, answer_of, counts_text, verdict, verdict_counts
 from expacc.recipes.paper import paper_titles
 from expacc.recipes.provenance import Result
@@ -20,7 +20,6 @@ from expacc.recipes.recipe import Recipe
 from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown, table
 from expacc.report.words import NONE, counted, duration
 from expacc.runner.rows import LONGEST
-from expacc.stored import Between, check_shape, parse_json
 
 __all__ = [
     "MARKERS",

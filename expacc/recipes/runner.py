@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from expacc.files import Between, check_shape
 from expacc.recipes.provenance import Account, Result, commit, failures_of, machine
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work
 from expacc.runner.engine import Engine, Outcome, run_items, workers_for
 from expacc.runner.rows import LONGEST
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import other_study_error, unreadable_error
-from expacc.stored import Between, check_shape
 
 __all__ = ["How", "has_rows", "identity", "load_result", "parts_done", "run_recipe"]
 

@@ -2,43 +2,82 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py``, ``robust.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
-``python docs/write_losses.py``.
+in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and ``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from expacc.registry.ours import OURS
-from expacc.registry.rivals import CLASSIC
-from expacc.registry.robust import ROBUST
-from expacc.registry.spec import REFERENCE, LossSpec
+from expacc.registry.rivals import CLASSIC, ROBUST
+from expacc.registry.spec import REFERENCE, Family, LossSpec
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["REFERENCE", "SPECS", "LossSpec", "get_loss", "list_losses"]
+__all__ = ["REFERENCE", "SPECS", "LossSpec", "choose_losses", "get_loss", "list_losses"]
 
 _ALL = (*OURS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}
 _ALIASES = {spec.function_name: spec.name for spec in _ALL}
 
 
-def list_losses() -> tuple[str, ...]:
+def list_losses(family: Family | None = None) -> tuple[str, ...]:
     """Names of the losses of (logits, target), cross entropy first.
+
+    Args:
+        family: 'ours'; 'robust', made against wrong labels; 'classic'; None for all.
 
     Returns:
         What ``get_loss``, ``expacc.training.Run`` and ``expacc compare --losses`` take.
+
+    Raises:
+        ValueError: an unknown family.
 
     Example:
         >>> list_losses()[:3]
         ('cross_entropy', 'exact', 'leaky_expected_error')
     """
-    return tuple(spec.name for spec in _ALL if not spec.needs)
+    known = get_args(Family)
+    if family not in (None, *known):
+        raise ValueError(f"family must be one of {', '.join(known)}; got {family!r}.")
+    return tuple(spec.name for spec in _ALL if not spec.needs and family in (None, spec.family))
+
+
+def choose_losses(words: Sequence[str]) -> tuple[str, ...]:
+    """Names of losses from names, families and 'all', each once, in the order of the words.
+
+    Args:
+        words: such as ("ours", "focal").
+
+    Returns:
+        Names.
+
+    Raises:
+        ValueError: a word that is neither.
+
+    Example:
+        >>> choose_losses(["robust", "focal"])[-1]
+        'focal'
+    """
+    found: dict[str, None] = {}
+    for word in words:
+        name = word.strip().replace("-", "_")
+        if name == "all":
+            found |= dict.fromkeys(list_losses())
+        elif name in get_args(Family):
+            found |= dict.fromkeys(list_losses(name))  # type: ignore[arg-type]
+        elif (known := _ALIASES.get(name, name)) in SPECS:
+            found[known] = None
+        else:
+            others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
+            cure = _nearest(name, [*SPECS, *_ALIASES, *get_args(Family)], others)
+            raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
+    return tuple(found)
 
 
 def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.Module":

@@ -19,10 +19,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from expacc.report.palette import INK, LINES, MUTED
+from expacc.report.loss_names import INK, LINES, MUTED
 from expacc.stats.many_tables import CriticalDifference
-
-__all__ = ["Chart", "Drawing", "chart", "chart_style", "inline_svg", "legend_place", "tidy_axes"]
 
 WIDE, NARROW = 8.0, 3.15  # inches; a pixel of the page is a 96th
 
@@ -203,7 +201,7 @@ def critical_difference_figure(result: CriticalDifference) -> Figure:
             ends = result.mean_ranks[first], result.mean_ranks[last]
             reach = 0.008 * (methods - 1)
             way = (ends[0] - reach, ends[1] + reach), (-0.14 - BAR * level,) * 2
-            axes.plot(*way, color="#D55E00", lw=4, solid_capstyle="butt", clip_on=False)
+            axes.plot(*way, color=INK, lw=4, solid_capstyle="butt", clip_on=False)
         for place, (name, rank) in enumerate(zip(result.names, result.mean_ranks, strict=True)):
             on_left = place < left
             row = place if on_left else methods - 1 - place
@@ -227,7 +225,9 @@ def _rank_axis(axes: Axes, result: CriticalDifference) -> None:
     axes.xaxis.tick_top()
     axes.xaxis.set_label_position("top")
     axes.set_xticks(range(1, methods + 1))
-    axes.set_xlabel(f"mean rank over {result.tables} tables (1 = best on every table)")
+    axes.set_xlabel(f"mean rank over {result.tables} tables (1 = best on every table)", color=MUTED)
+    axes.tick_params(color=MUTED, labelcolor=MUTED)
+    axes.spines["top"].set_color(MUTED)
     axes.set_yticks([])
     for side in ("left", "right", "bottom"):
         axes.spines[side].set_visible(False)
@@ -243,7 +243,7 @@ def _elbow(axes: Axes, name: str, rank: float, depth: float, *, on_left: bool) -
     edge = 1.0 if on_left else methods
     outward = -0.02 * (methods - 1) if on_left else 0.02 * (methods - 1)
     way = (rank, rank, edge + outward), (0, depth, depth)
-    axes.plot(*way, color="#555555", lw=0.9, clip_on=False)
+    axes.plot(*way, color=MUTED, lw=0.9, clip_on=False)
     label = f"{name}  {rank:.2f}" if on_left else f"{rank:.2f}  {name}"
     side = "right" if on_left else "left"
-    axes.text(edge + 1.5 * outward, depth, label, ha=side, va="center", clip_on=False)
+    axes.text(edge + 1.5 * outward, depth, label, ha=side, va="center", color=INK, clip_on=False)

@@ -14,9 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from expacc.plain import plain
-from expacc.report.palette import DARK
-
-__all__ = ["render"]
+from expacc.report.loss_names import DARK
 
 _HERE = "expacc.report"
 

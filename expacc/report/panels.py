@@ -14,9 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator
 
 from expacc.report.figures import legend_place, tidy_axes
-from expacc.report.palette import INK, LINES, MUTED, SCALE
-
-__all__ = ["Line", "Panel", "Surface", "bars", "dots", "panels", "power", "powers"]
+from expacc.report.loss_names import INK, LINES, MUTED, SCALE
 
 Ticks = Mapping[float, str]
 SHADE = SCALE[0]

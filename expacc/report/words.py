@@ -5,23 +5,6 @@ A page prints what these give; no code of a page puts sentences together.
 
 from collections.abc import Sequence
 
-__all__ = [
-    "NONE",
-    "bytes_text",
-    "counted",
-    "duration",
-    "listed",
-    "mean_spread",
-    "p_text",
-    "p_value_text",
-    "percent",
-    "points",
-    "seconds_text",
-    "share_text",
-    "signed",
-    "trials_text",
-]
-
 NONE = "–"  # where there is no number
 
 

@@ -16,8 +16,6 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["end_with", "keep"]
-
 PR_SET_PDEATHSIG = 1  # of <sys/prctl.h>
 TICK = 0.5  # seconds between looks at the parent, where the system does not tell us
 

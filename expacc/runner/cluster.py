@@ -30,8 +30,6 @@ from expacc.runner.items import (
     versions,
 )
 
-__all__ = ["replies"]
-
 TICK = 0.2  # seconds between looks at Ctrl-C and the progress bar
 CENSUS = 5.0  # seconds between looks at how many cores the cluster has
 PATIENCE = 10.0  # seconds for a cluster to answer

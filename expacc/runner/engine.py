@@ -13,20 +13,18 @@ from typing import Any, Literal
 import numpy as np
 
 from expacc.plain import UsageError
-from expacc.runner import local
 from expacc.runner.items import (
     FailedRows,
     Reply,
     Shared,
     WorkItem,
     check_shared,
+    find_executor,
     load_executor,
     run_item,
 )
 from expacc.runner.rows import Row
 from expacc.runner.store import Store
-
-__all__ = ["ENGINES", "CtrlC", "Engine", "Outcome", "cores", "run_items", "workers_for"]
 
 
 class CtrlC:
@@ -151,7 +149,7 @@ def run_items(
     _check(items, engine, workers, address)
     shared = shared or {}
     check_shared(shared)
-    load_executor(executor)  # a wrong name is best known here
+    find_executor(executor)  # a wrong name is best known here
     start = time.monotonic()
     finished = store.done_items()
     left = [item for item in items if item.key not in finished]
@@ -230,6 +228,8 @@ def _replies(
                 reply = run_item(function, item, views, call)
             yield item, reply
     else:
+        from expacc.runner import local
+
         count = cores() if workers is None else workers
         yield from local.replies(items, executor, shared, workers=count, stopped=lambda: stop.asked)
 

@@ -6,6 +6,7 @@ file has no name: it vanishes with the last process that holds it, however that 
 
 import importlib
 import importlib.metadata
+import importlib.util
 import math
 import mmap
 import os
@@ -23,23 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.runner.rows import Row
-
-__all__ = [
-    "Executor",
-    "FailedRows",
-    "Part",
-    "Reply",
-    "Shared",
-    "WorkItem",
-    "check_rows",
-    "check_shared",
-    "load_executor",
-    "map_shared",
-    "one_thread",
-    "run_item",
-    "versions",
-    "write_shared",
-]
 
 RETRIES = 2  # of an item whose worker died; after that it is the item that kills workers
 THREADS = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -89,15 +73,31 @@ class Reply:
     versions: Mapping[str, str] = field(default_factory=dict)
 
 
+def find_executor(name: str) -> tuple[str, str]:
+    """The module and the function of an executor's name; not imported: workers do that.
+
+    Raises:
+        ValueError: the name has another form, or there is no such module.
+    """
+    module, colon, function = name.partition(":")
+    if not (module and colon and function):
+        raise ValueError(f"executor must be named 'package.module:function'; got {name!r}.")
+    try:
+        found = module in sys.modules or importlib.util.find_spec(module) is not None
+    except ImportError:  # of a package above it
+        found = False
+    if not found:
+        raise ValueError(f"executor must be a function to import; got {name!r}: no such module.")
+    return module, function
+
+
 def load_executor(name: str) -> Executor:
     """The function with the dotted path ``name``, as ``expacc.compare.work:execute``.
 
     Raises:
         ValueError: the name has another form, or there is no such function.
     """
-    module, colon, function = name.partition(":")
-    if not (module and colon and function):
-        raise ValueError(f"executor must be named 'package.module:function'; got {name!r}.")
+    module, function = find_executor(name)
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:

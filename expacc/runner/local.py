@@ -32,8 +32,6 @@ from expacc.runner.items import (
     write_shared,
 )
 
-__all__ = ["replies", "serve"]
-
 TICK = 0.2  # seconds between looks at Ctrl-C and the progress bar
 FAILED_STARTS = 5  # workers in a row that die before they are ready
 READY = "ready"

@@ -13,9 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.stored import Between, Numbers, check_shape, parse_json
-
-__all__ = ["LONGEST", "PLAIN", "ROW", "Predictions", "Row", "to_columns", "to_json", "to_row"]
+from expacc.files import Between, Numbers, check_shape, parse_json
 
 Kind = Literal["trial", "final", "outside"]
 

@@ -11,10 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+from expacc.files import check_shape, parse_json
 from expacc.runner.items import check_rows, versions
 from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
+from expacc.runner.store_files import FILE as FILE
 from expacc.runner.store_files import (
-    FILE,
     LOCK,
     Connection,
     Lock,
@@ -33,9 +34,6 @@ from expacc.runner.store_tables import (
     put_notes,
     write_digests,
 )
-from expacc.stored import check_shape, parse_json
-
-__all__ = ["FILE", "Store"]
 
 
 class Store:

@@ -22,19 +22,6 @@ from urllib.parse import quote
 from expacc.files import check_plain, not_plain_error
 from expacc.plain import UsageError
 
-__all__ = [
-    "FILE",
-    "LOCK",
-    "Connection",
-    "Lock",
-    "check_files",
-    "delete_files",
-    "is_locked",
-    "other_study_error",
-    "store_error",
-    "unreadable_error",
-]
-
 READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 FULL = {errno.ENOSPC, errno.EDQUOT}
 LONGEST_VALUE, LONGEST_REASON = 60, 300  # characters

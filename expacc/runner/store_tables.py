@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from expacc.files import replace_file
+from expacc.files import check_shape, parse_json, replace_file
 from expacc.plain import UsageError
 from expacc.runner.rows import ROW, to_json, to_row
 from expacc.runner.store_files import (
@@ -20,19 +20,6 @@ from expacc.runner.store_files import (
     other_study_error,
     unreadable_error,
 )
-from expacc.stored import check_shape, parse_json
-
-__all__ = [
-    "changed",
-    "digests",
-    "digests_of",
-    "digests_of_item",
-    "inspect",
-    "note_texts",
-    "open_store",
-    "put_notes",
-    "write_digests",
-]
 
 APPLICATION = 0x45584143  # 'EXAC': tells our files from other SQLite files
 VERSION = 2  # 1 had no digests

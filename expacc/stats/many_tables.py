@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from expacc.stats.p_values import Floats, check_share, read_numbers, read_scores
 from expacc.stats.rank_tests import (
     PairwiseTest,
     RankTest,
@@ -15,7 +16,6 @@ from expacc.stats.rank_tests import (
     mean_ranks,
     wilcoxon_pairs,
 )
-from expacc.stats.score_table import Floats, check_share, read_numbers, read_scores
 
 
 @dataclass(frozen=True)

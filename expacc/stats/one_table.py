@@ -11,17 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from expacc.stats.p_values import sign_flip_p
-from expacc.stats.score_table import (
+from expacc.stats.p_values import (
     NEGLIGIBLE,
     Floats,
     check_rows,
     check_share,
     read_differences,
     read_numbers,
+    sign_flip_p,
 )
-
-__all__ = ["mcnemar", "paired_rows", "variance_factor"]
 
 ALL_EQUAL = "every difference is 0"
 NO_SPREAD = "splits show no spread; the least that counting rows can give was taken instead"
@@ -54,14 +52,22 @@ class PairedTest:
     note: str = ""
 
 
-def _ten_differences(differences: ArrayLike) -> Floats:
+def _five_by_two(
+    differences: ArrayLike, test_rows: float, confidence: float
+) -> tuple[Floats, float, float, str]:
+    """The ten differences, the confidence, and the variance of one of them with its note."""
     ten = read_differences(differences)
     if ten.shape != (5, 2):
         raise ValueError(
             f"differences must have shape (5, 2), five repetitions of two folds; got {ten.shape}. "
             f"For other splits use corrected_paired_t."
         )
-    return ten
+    test_rows, confidence = (
+        check_rows("test_rows", test_rows),
+        check_share("confidence", confidence),
+    )
+    variances = (ten[:, 0] - ten[:, 1]) ** 2 / 2
+    return ten, confidence, *_spread(float(variances.mean()), ten, test_rows)
 
 
 def _spread(variance: float, differences: Floats, test_rows: float) -> tuple[float, str]:
@@ -108,15 +114,9 @@ def paired_5x2_t(
         Dietterich, Neural Computation 10 (1998), eq. 3.5.
     """
     test, freedom = "5×2 cv paired t", (5.0,)
-    ten = _ten_differences(differences)
-    test_rows, confidence = (
-        check_rows("test_rows", test_rows),
-        check_share("confidence", confidence),
-    )
+    ten, confidence, variance, note = _five_by_two(differences, test_rows, confidence)
     if np.abs(ten).max() <= NEGLIGIBLE:
         return _nothing_differs(test, freedom)
-    variances = (ten[:, 0] - ten[:, 1]) ** 2 / 2
-    variance, note = _spread(float(variances.mean()), ten, test_rows)
     statistic = float(ten[0, 0]) / variance**0.5
     mean = float(ten.mean())
     reach = float(stats.t.ppf((1 + confidence) / 2, 5)) * variance**0.5
@@ -153,15 +153,9 @@ def combined_5x2_f(
         Alpaydin, Neural Computation 11 (1999), eq. 3.1.
     """
     test, freedom = "5×2 cv combined F", (10.0, 5.0)
-    ten = _ten_differences(differences)
-    test_rows, confidence = (
-        check_rows("test_rows", test_rows),
-        check_share("confidence", confidence),
-    )
+    ten, confidence, variance, note = _five_by_two(differences, test_rows, confidence)
     if np.abs(ten).max() <= NEGLIGIBLE:
         return _nothing_differs(test, freedom)
-    variances = (ten[:, 0] - ten[:, 1]) ** 2 / 2
-    variance, note = _spread(float(variances.mean()), ten, test_rows)
     statistic = float((ten**2).sum()) / (10 * variance)
     mean = float(ten.mean())
     # Shifting all differences by d leaves the variances alone: sum (x - d)² <= 10·variance·limit.

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from expacc.stats.p_values import adjust, sign_flip_p
-from expacc.stats.score_table import NEGLIGIBLE, Floats, read_scores
+from expacc.stats.p_values import NEGLIGIBLE, Floats, adjust, read_scores, sign_flip_p
 
 ALL_TIED = "all methods tie on every table"
 SAME_ORDER = "every table ranks the methods alike; p is the chance of that when all are equal"

@@ -4,12 +4,12 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from expacc.training.loop import train_runs
-from expacc.training.objectives import LOSS_NAMES, objective_of
-from expacc.training.runs import Layer, Model, Run, RunResult, TensorTable, TrainConfig, Trained
-
 if TYPE_CHECKING:
-    from expacc.training.network import EpochRecord, FitResult, fit
+    from expacc.training.checkpoint import EpochRecord
+    from expacc.training.loop import train_runs
+    from expacc.training.network import FitResult, fit
+    from expacc.training.objectives import LOSS_NAMES, objective_of
+    from expacc.training.runs import Layer, Model, Run, RunResult, TensorTable, TrainConfig, Trained
 
 __all__ = [
     "LOSS_NAMES",
@@ -27,18 +27,20 @@ __all__ = [
     "train_runs",
 ]
 
-_OLD_NAMES = {"Plan": TrainConfig, "Rows": TensorTable}  # for one release
+# Fetched when first asked for: a study of small runs needs no network loop, a bar no torch.
+_HOMES = {"train_runs": "loop", "LOSS_NAMES": "objectives", "objective_of": "objectives"}
+_HOMES |= {"FitResult": "network", "fit": "network", "EpochRecord": "checkpoint"}
+_OLD_NAMES = {"Plan": "TrainConfig", "Rows": "TensorTable"}  # for one release
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"EpochRecord", "FitResult", "fit"}:  # a study of small runs does without them
-        return getattr(import_module("expacc.training.network"), name)
-    if name not in _OLD_NAMES:
+    new = _OLD_NAMES.get(name, name)
+    if new not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    new = _OLD_NAMES[name]
-    warnings.warn(
-        f"expacc.training.{name} is now {new.__name__}; the old name goes in the next release.",
-        DeprecationWarning,
-        stacklevel=2,
-    )
-    return new
+    if new != name:
+        warnings.warn(
+            f"expacc.training.{name} is now {new}; the old name goes in the next release.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+    return getattr(import_module(f"expacc.training.{_HOMES.get(new, 'runs')}"), new)

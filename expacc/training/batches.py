@@ -9,8 +9,6 @@ from expacc.training.loss_slopes import Batch
 from expacc.training.randomness import shuffled, stream_keys
 from expacc.training.runs import Run, TensorTable
 
-__all__ = ["Batches"]
-
 _BLOCK = 1 << 21  # row numbers drawn at once
 
 

@@ -1,46 +1,203 @@
-"""The loop of a single network: steps, epochs, checkpoints; everything is checked before."""
+"""The loop of a single network: a step, its evaluation, epochs; everything is checked before."""
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from expacc.optim import ASAM, GradientNormalizer
 from expacc.scheduled import ScheduledLoss
-from expacc.training.distributed import Ranks
-from expacc.training.loaders import Batches
+from expacc.training.checkpoint import EpochRecord, Position, RunCheckpoint
+from expacc.training.loaders import Batch, Batches, Ranks
 from expacc.training.progress import Bar, percent, progress_bar
 from expacc.training.randomness import reseed
-from expacc.training.resume import EpochRecord, Position, RunCheckpoint
-from expacc.training.stepping import Score, Stepper
 
-__all__ = ["NetworkRun"]
+PRECISIONS = {"float32": None, "bfloat16": torch.bfloat16, "float16": torch.float16}
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Mean loss and accuracy over the rows so far."""
+
+    loss: float
+    accuracy: float
+
+
+@dataclass(kw_only=True)
+class Stepper:
+    """Forward, backward and step, in the precision and with the optimiser given.
+
+    Sums stay on the device; nothing here waits for it.
+    """
+
+    model: nn.Module
+    wrapped: nn.Module
+    loss: Loss
+    optimizer: Optimizer
+    normalizer: GradientNormalizer | None
+    clip: float | None
+    precision: str
+    compile: bool
+    device: torch.device
+    ranks: Ranks
+
+    def __post_init__(self) -> None:
+        whole = self.wrapped
+        self._forward: Callable[[Any], Any] = torch.compile(whole) if self.compile else whole
+        self._half = PRECISIONS[self.precision]
+        optimizer = self.optimizer
+        self._base = optimizer.base_optimizer if isinstance(optimizer, ASAM) else optimizer
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self._half is torch.float16)
+
+    def zeros(self) -> Tensor:
+        """The sums before the first row: loss, correct, counted, rows."""
+        wide = torch.float32 if self.device.type == "mps" else torch.float64
+        return torch.zeros(4, dtype=wide, device=self.device)
+
+    def step(self, group: list[Batch]) -> Tensor:
+        """Move the weights by the mean gradient over a group of batches; return the sums."""
+        sums = self._backward(group)
+        if isinstance(self.optimizer, ASAM):
+            if self.normalizer and not self.scaler.is_enabled():
+                self.normalizer.step()
+            try:
+                self.optimizer.first_step()
+                self._backward(group)
+            finally:  # an error or Ctrl-C leaves no weights halfway up the climb
+                self.optimizer.restore()
+        self.scaler.unscale_(self._base)
+        if self.normalizer:
+            self.normalizer.step()
+        elif self.clip is not None:
+            groups = self._base.param_groups
+            nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], self.clip)
+        self.scaler.step(self._base)
+        self.scaler.update()
+        self.optimizer.zero_grad()
+        return sums
+
+    def _backward(self, group: list[Batch]) -> Tensor:
+        """Add the gradient of the mean over all rows of the group, on all ranks."""
+        rows = sum(batch.rows for batch in group)
+        sums = self.zeros()
+        for number, batch in enumerate(group, start=1):
+            with self._exchange_of_gradients(number == len(group)):
+                logits, value = self._evaluated(self._forward, batch)
+                here = len(batch.target)
+                # A mean over no rows may be NaN; it must still join the other ranks' backward.
+                value = value if here else value.nan_to_num()
+                # DDP averages over ranks, so a rank's weight is world · its rows / all rows.
+                weighted = value * (here * self.ranks.world / rows)
+                self.scaler.scale(weighted).backward()  # type: ignore[no-untyped-call]
+            sums += self._sums(logits.detach(), value.detach(), batch)
+        self._share_gradients_of_the_loss()
+        return sums
+
+    @torch.no_grad()
+    def score(self, batches: Iterable[Batch]) -> Score:
+        """Evaluate the model, on all ranks together."""
+        sums = self.zeros()
+        # A forward pass through DDP would talk to the other ranks.
+        forward = self._forward if self.wrapped is self.model else self.model
+        for batch in batches:
+            logits, value = self._evaluated(forward, batch)
+            value = value if len(batch.target) else value.nan_to_num()
+            sums += self._sums(logits, value, batch)
+        return self.read(self.ranks.sum(sums))
+
+    @staticmethod
+    def read(sums: Tensor) -> Score:
+        """The means, on the host."""
+        loss, correct, counted, rows = sums.tolist()
+        return Score(loss / max(rows, 1), correct / max(counted, 1))
+
+    def _evaluated(self, forward: Callable[[Any], Any], batch: Batch) -> tuple[Tensor, Tensor]:
+        """Logits in float32 or better, and the loss."""
+        with torch.autocast(self.device.type, self._half, enabled=self._half is not None):
+            logits = forward(batch.inputs)
+        _check_logits(logits, batch.target)
+        if logits.dtype.itemsize < 4:
+            logits = logits.float()
+        value = self.loss(logits, batch.target)
+        _check_value(value)
+        return logits, value
+
+    def _sums(self, logits: Tensor, value: Tensor, batch: Batch) -> Tensor:
+        target = batch.target
+        here = target.new_full((), len(target), dtype=self.zeros().dtype)
+        highest, predicted = logits.max(1)
+        labels = target.argmax(1) if target.is_floating_point() else target
+        # A NaN beside the other logits is the highest, so it is no hit; labels below 0 are ignored.
+        correct = (predicted == labels) & highest.isfinite()
+        counted = (labels >= 0).sum()
+        return torch.stack([value * here, correct.sum(), counted, here])
+
+    def _exchange_of_gradients(self, last: bool) -> Any:
+        if last or not isinstance(self.wrapped, DistributedDataParallel):
+            return nullcontext()
+        return self.wrapped.no_sync()  # once per step is enough
+
+    def _share_gradients_of_the_loss(self) -> None:
+        """Average what DDP does not know: the gradients of the loss's own parameters."""
+        if self.ranks.world > 1 and isinstance(self.loss, nn.Module):
+            for parameter in self.loss.parameters():
+                if parameter.grad is not None:
+                    self.ranks.sum(parameter.grad).div_(self.ranks.world)
+
+
+def _check_logits(logits: object, target: Tensor) -> None:
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        got = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise TypeError(f"model must return logits, a floating-point tensor; got {got}.")
+    rows = len(target)
+    if logits.ndim < 2 or len(logits) != rows:
+        raise ValueError(
+            f"model must return logits of shape (rows, classes), here ({rows}, …); "
+            f"got {tuple(logits.shape)}."
+        )
+    labels = logits.shape[:1] + logits.shape[2:]
+    if target.shape != (logits.shape if target.is_floating_point() else labels):
+        raise ValueError(
+            f"target must have shape {tuple(labels)} for labels, or {tuple(logits.shape)} for "
+            f"class probabilities, beside these logits; got {tuple(target.shape)}, {target.dtype}."
+        )
+
+
+def _check_value(value: object) -> None:
+    if not isinstance(value, Tensor) or value.shape != ():
+        got = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise TypeError(
+            f"loss must return one number, a tensor without axes; got {got}. Use reduction='mean'."
+        )
+
 
 CHECK_EVERY = 50  # steps between two looks at a device's loss: each look waits for the device
 
 
-@dataclass
-class NetworkRun:
+@dataclass(kw_only=True)
+class NetworkRun(Stepper):
     """A training run, everything checked and in its place."""
 
-    stepper: Stepper
-    loss: Callable[[Tensor, Tensor], Tensor]
     scheduler: LRScheduler | None
     scheduler_every: str
     training: Batches
     validation: Batches | None
-    checkpoint: RunCheckpoint | None
+    checkpoint: RunCheckpoint | None = None
     checkpoint_every: int | None
     epochs: int
     accumulate: int
     keep_best: bool
     patience: int | None
     seed: int
-    device: torch.device
-    ranks: Ranks
 
     def train(self, *, resume: bool, progress: bool) -> tuple[Position, int]:
         """Go on from the checkpoint, or begin; return where it ended and the steps before."""
@@ -53,8 +210,8 @@ class NetworkRun:
             while position.epoch < self.epochs and not self._out_of_patience(position):
                 self._epoch(position, bar)
         if self.keep_best and position.best is not None:
-            self.stepper.model.load_state_dict(position.best)
-        self.stepper.model.eval()
+            self.model.load_state_dict(position.best)
+        self.model.eval()
         self.ranks.meet()  # the last checkpoint is in place when any rank goes on
         return position, before
 
@@ -92,12 +249,12 @@ class NetworkRun:
     def _epoch(self, position: Position, bar: Bar) -> None:
         """Train from the position to the end of its epoch, and record the epoch."""
         started = time.perf_counter() - position.seconds
-        sums = self.stepper.zeros()
+        sums = self.zeros()
         if position.sums is not None and self.ranks.leads:  # they are those of all ranks
             sums += position.sums.to(self.device)
         first_bad = torch.full((), math.inf, device=self.device)
         title = f"epoch {position.epoch + 1}/{self.epochs}"
-        self.stepper.model.train()
+        self.model.train()
 
         def reseeded(step: int) -> None:
             key = f"epoch/{position.epoch}/{step}/{self.ranks.rank}"
@@ -109,7 +266,7 @@ class NetworkRun:
             if isinstance(self.loss, ScheduledLoss):
                 share = self.steps_done(position) / (self.epochs * self._per_epoch)
                 self.loss.step(min(1.0, share))
-            new = self.stepper.step(group)
+            new = self.step(group)
             if self.scheduler is not None and self.scheduler_every == "step":
                 self.scheduler.step()
             position.step += 1
@@ -124,7 +281,7 @@ class NetworkRun:
                 position.seconds = time.perf_counter() - started
                 self._save(position)
             if bar.due(done):
-                bar.update(done, title, **_known(self.stepper.read(sums), position))
+                bar.update(done, title, **_known(self.read(sums), position))
 
         self._check_finite(first_bad)
         sums = self.ranks.sum(sums)
@@ -133,15 +290,15 @@ class NetworkRun:
                 f"loaders must give the batches that their length says, {len(self.training)}; "
                 f"got none."
             )
-        score = self.stepper.read(sums)
+        score = self.read(sums)
         self._close_epoch(position, score, started)
         bar.update(self.steps_done(position), title, **_known(score, position))
 
     def _close_epoch(self, position: Position, score: Score, started: float) -> None:
         found = None
         if self.validation is not None:
-            self.stepper.model.eval()
-            found = self.stepper.score(self.validation.epoch(0))
+            self.model.eval()
+            found = self.score(self.validation.epoch(0))
         record = EpochRecord(
             epoch=position.epoch + 1,
             loss=score.loss,
@@ -156,7 +313,7 @@ class NetworkRun:
         if self.keep_best and position.best_epoch() == record.epoch:
             position.best = {
                 name: value.detach().cpu().clone() if isinstance(value, Tensor) else value
-                for name, value in self.stepper.model.state_dict().items()
+                for name, value in self.model.state_dict().items()
             }
         if isinstance(self.scheduler, ReduceLROnPlateau):
             self.scheduler.step((found or score).loss)

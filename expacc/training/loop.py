@@ -12,16 +12,13 @@ import torch
 from torch import Tensor
 
 from expacc.training.batches import Batches
-from expacc.training.layers import Network
+from expacc.training.layers import BatchedOptimizer, Network
 from expacc.training.objectives import Objective, objective_of
-from expacc.training.optimizers import BatchedOptimizer
 from expacc.training.progress import Bar, progress_bar
 from expacc.training.randomness import seed_of, stream_keys, uniform
 from expacc.training.record import Norms, Record
 from expacc.training.runs import Number, Run, RunResult, TensorTable, TrainConfig, check_training
 from expacc.training.segments import Segments, order_by_kind
-
-__all__ = ["train_runs"]
 
 # Bytes that the runs trained at once may take: on a CPU what its caches hold, beyond which larger
 # chunks are no faster; on a GPU, which wants them large, a small part of its memory.

@@ -16,14 +16,10 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
 from expacc.scheduled import ScheduledLoss
-from expacc.training.distributed import find_device, find_ranks, wrap_ddp
-from expacc.training.epochs import NetworkRun
-from expacc.training.loaders import Batches, split_loaders
+from expacc.training.checkpoint import EpochRecord, RunCheckpoint
+from expacc.training.epochs import PRECISIONS, NetworkRun
+from expacc.training.loaders import Batches, find_device, find_ranks, split_loaders, wrap_ddp
 from expacc.training.randomness import caller_randomness_kept
-from expacc.training.resume import EpochRecord, RunCheckpoint
-from expacc.training.stepping import PRECISIONS, Stepper
-
-__all__ = ["EpochRecord", "FitResult", "fit"]
 
 
 @dataclass(frozen=True)
@@ -162,51 +158,43 @@ def fit(
     batches_of = partial(Batches, seed=seed, ranks=ranks, device=place)
     train_batches = batches_of(training)
     with caller_randomness_kept(place):
-        stepper = Stepper(
-            bare,
-            wrap_ddp(model, place, ranks),
-            loss,
-            optimizer,
+        run = NetworkRun(
+            model=bare,
+            wrapped=wrap_ddp(model, place, ranks),
+            loss=loss,
+            optimizer=optimizer,
             normalizer=normalizer,
             clip=clip,
             precision=precision,
             compile=compile,
             device=place,
             ranks=ranks,
-        )
-        parts = {"model": bare, "optimizer": optimizer}
-        others = {"loss": loss, "scheduler": scheduler, "normalizer": normalizer}
-        parts |= {name: part for name, part in others.items() if hasattr(part, "state_dict")}
-        identity = {
-            "seed": seed,
-            "batches": len(train_batches),
-            "accumulate": accumulate,
-            "precision": precision,
-            "optimizer": type(optimizer).__name__,
-            "loss": _name(loss),
-        }
-        saved = None
-        if checkpoint is not None:
-            if precision == "float16":
-                parts["scaler"] = stepper.scaler
-            saved = RunCheckpoint(Path(checkpoint), identity, parts)
-        run = NetworkRun(
-            stepper=stepper,
-            loss=loss,
             scheduler=scheduler,
             scheduler_every=scheduler_every,
             training=train_batches,
             validation=None if validation is None else batches_of(validation),
-            checkpoint=saved,
             checkpoint_every=checkpoint_every,
             epochs=epochs,
             accumulate=accumulate,
             keep_best=weights == "best",
             patience=patience,
             seed=seed,
-            device=place,
-            ranks=ranks,
         )
+        if checkpoint is not None:
+            parts = {"model": bare, "optimizer": optimizer}
+            others = {"loss": loss, "scheduler": scheduler, "normalizer": normalizer}
+            parts |= {name: part for name, part in others.items() if hasattr(part, "state_dict")}
+            if precision == "float16":
+                parts["scaler"] = run.scaler
+            identity = {
+                "seed": seed,
+                "batches": len(train_batches),
+                "accumulate": accumulate,
+                "precision": precision,
+                "optimizer": type(optimizer).__name__,
+                "loss": _name(loss),
+            }
+            run.checkpoint = RunCheckpoint(Path(checkpoint), identity, parts)
         end, before = run.train(resume=resume, progress=progress)
     return FitResult(
         history=tuple(end.history),

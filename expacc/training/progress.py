@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
-__all__ = ["Bar", "percent", "progress_bar"]
-
 PATIENCE = 2.0  # seconds before anything appears
 REFRESH = 0.2  # seconds between two pictures of the bar
 LINE_SHARE, LINE_SECONDS = 0.1, 30.0  # a log gets a line at each tenth, and at least this often

@@ -21,16 +21,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = [
-    "PURPOSES",
-    "caller_randomness_kept",
-    "reseed",
-    "seed_of",
-    "shuffled",
-    "stream_keys",
-    "uniform",
-]
-
 PURPOSES = {"weights": 1, "order": 2, "dropout": 3}
 
 _MASK32, _MASK64 = (1 << 32) - 1, (1 << 64) - 1

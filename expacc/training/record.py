@@ -9,8 +9,6 @@ from expacc.training.layers import Network
 from expacc.training.loss_slopes import Batch
 from expacc.training.runs import Run, RunResult, TensorTable, TrainConfig, Trained
 
-__all__ = ["Norms", "Record", "accuracy_and_loss"]
-
 _MOST = 1 << 22  # logits evaluated at once
 
 

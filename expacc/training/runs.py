@@ -12,17 +12,6 @@ from torch import Tensor, nn
 from expacc.errors import check_choice, check_count, check_number
 from expacc.schedules import Schedule
 
-__all__ = [
-    "Layer",
-    "Model",
-    "Run",
-    "RunResult",
-    "TensorTable",
-    "TrainConfig",
-    "Trained",
-    "check_training",
-]
-
 Optimizer = Literal["sgd", "adam", "adamw"]
 Number = float | Schedule
 

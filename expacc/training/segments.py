@@ -9,8 +9,6 @@ from expacc.ops.orthant.slopes import EXP_MIN
 from expacc.training.loss_slopes import Batch, Slope
 from expacc.training.objectives import Objective
 
-__all__ = ["Segments", "order_by_kind"]
-
 
 def order_by_kind(objectives: list[Objective]) -> list[int]:
     """Positions such that objectives of one kind are neighbours; stable."""

@@ -6,7 +6,7 @@ from math import sqrt
 
 from expacc.recipes.exact.integral import CASES
 from expacc.report.figures import Chart, chart
-from expacc.report.palette import INK, looks
+from expacc.report.loss_names import INK, looks
 from expacc.report.panels import Line, Panel, dots, panels, power, powers
 from expacc.report.words import bytes_text, seconds_text, signed
 from expacc.runner.rows import Row

@@ -18,12 +18,11 @@ import numpy as np
 
 from expacc.data import Column, Labels, ReadOptions, Split, Table, TableError
 from expacc.data.cells import Cell, Cells
-from expacc.data.columns import make_column, make_labels
+from expacc.data.columns import Grid, make_column, make_labels
 from expacc.data.containers import read_workbook
 from expacc.data.delimited import read_delimited
 from expacc.data.options import Position
 from expacc.data.source import Source, open_source, table_suffix
-from expacc.data.table import Grid
 from expacc.recipes import sources
 from expacc.recipes.exact.paper import TABLES
 

@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 
 from expacc.recipes.exact.toy import LOSSES, TOYS, Toy, best, percent_text, place_text
 from expacc.report.figures import Chart, Drawing, chart, tidy_axes
-from expacc.report.loss_names import loss_name
-from expacc.report.palette import INK, LINES, MUTED, SCALE, looks
+from expacc.report.loss_names import INK, LINES, MUTED, SCALE, looks, loss_name
 from expacc.report.panels import Line, Panel, Surface, bars, panels
 from expacc.runner.rows import Row
 

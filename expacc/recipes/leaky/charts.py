@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from expacc.recipes.leaky.plateaus import LOSSES, Runs, orders, stuck
 from expacc.recipes.page import Number
 from expacc.report.figures import Chart, chart
-from expacc.report.palette import MUTED, looks
+from expacc.report.loss_names import MUTED, looks
 from expacc.report.panels import Line, Panel, panels, power
 from expacc.runner.rows import Row
 

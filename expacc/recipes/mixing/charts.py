@@ -9,7 +9,7 @@ from expacc.compare.figures_scores import name_rows
 from expacc.recipes.mixing.scores import Scores
 from expacc.recipes.mixing.uci import CE, CONTROL, EVERY
 from expacc.report.figures import Chart, chart, critical_difference_figure, tidy_axes
-from expacc.report.palette import INK, MUTED, Look, looks
+from expacc.report.loss_names import INK, MUTED, Look, looks
 from expacc.report.words import p_text
 from expacc.stats.many_tables import CriticalDifference
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 from expacc.recipes.paper import load_paper
 from expacc.report.figures import Chart, chart, legend_place, tidy_axes
-from expacc.report.palette import INK, SCALE, looks
+from expacc.report.loss_names import INK, SCALE, looks
 from expacc.report.words import listed
 from expacc.runner.rows import Row
 

@@ -1,0 +1,88 @@
+"""The command that prints every loss: name, formula, numbers and their ranges, when."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from expacc.cli.screen import Screen, user_input
+
+if TYPE_CHECKING:
+    from expacc.registry import LossSpec
+
+HEADINGS = {
+    "reference": "What all are compared with",
+    "ours": "Ours",
+    "robust": "Made against wrong labels",
+    "classic": "Classic",
+}
+
+
+def losses(names: Sequence[str], screen: Screen) -> None:
+    """Print the losses of these names or families; all without any."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from expacc.registry import SPECS, choose_losses
+
+    with user_input():
+        chosen = choose_losses(names) if names else tuple(SPECS)
+    screen.give([_content(SPECS[name]) for name in chosen])
+    if screen.as_json:
+        return
+    console = screen.console()
+    for family, heading in HEADINGS.items():
+        specs = [SPECS[name] for name in chosen if SPECS[name].family == family]
+        if not specs:
+            continue
+        table = Table(
+            title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False
+        )
+        table.add_column("name", no_wrap=True)
+        for column in ("per row", "numbers: start (searched)", "when"):
+            table.add_column(column, overflow="fold")
+        for spec in specs:
+            when = f"{spec.when}; needs {spec.needs}" if spec.needs else spec.when
+            cells = (spec.name, spec.formula, _numbers(spec), when)
+            table.add_row(*(escape(cell.replace("`", "")) for cell in cells))
+        console.print(table)
+        console.print()
+    screen.say("u = log p(label), p = e^u, z the logits. Curves over u also take shift and scale.")
+    screen.say(
+        "Compare some: expacc compare DATA --losses ours,robust. All of them: docs/losses.md."
+    )
+
+
+def _usual(value: object) -> str:
+    if callable(value):
+        return getattr(value, "__name__", "").lstrip("_") or "by the rows"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _numbers(spec: "LossSpec") -> str:
+    lines = []
+    for name in dict.fromkeys([*spec.defaults, *spec.search]):
+        first = _usual(spec.defaults[name]) if name in spec.defaults else ""
+        low, high, _ = spec.search.get(name, (None, None, None))
+        searched = f"({low:g} to {high:g})" if low is not None else ""
+        lines.append(" ".join(part for part in (name, first, searched) if part))
+    return "\n".join(lines) or "–"
+
+
+def _content(spec: "LossSpec") -> dict[str, Any]:
+    return {
+        "name": spec.name,
+        "family": spec.family,
+        "label": spec.label,
+        "formula": spec.formula,
+        "numbers": {
+            name: {
+                "start": None if callable(start := spec.defaults.get(name)) else start,
+                "searched": list(spec.search[name][:2]) if name in spec.search else None,
+            }
+            for name in dict.fromkeys([*spec.defaults, *spec.search])
+        },
+        "when": spec.when,
+        "needs": spec.needs,
+        "source": spec.source,
+        "function": f"expacc.functional.{spec.function_name}",
+        "module": f"expacc.{spec.module_name}",
+    }
