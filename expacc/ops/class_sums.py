@@ -52,7 +52,7 @@ class Share(NamedTuple):
     complement: bool = False
 
     def rest(self, rest: Tensor) -> Tensor:
-        """The rivals' sum, neither 0 (without rivals a part is 0 of something) nor infinite."""
+        """The sum, neither infinite nor 0: without rivals a part is 0 of something."""
         limits = torch.finfo(rest.dtype)
         least = limits.tiny**0.5
         if self.complement:
@@ -61,18 +61,17 @@ class Share(NamedTuple):
 
     def value(self, own: Tensor, rest: Tensor) -> Tensor:
         """From g(u_y) and the rivals' sum."""
-        safe = self.rest(rest)
         if self.complement:
-            return rest / (own + safe) * self.weight
-        return self.weight / (1 + safe / own)  # 1 for a label that is infinitely behind
+            return rest / self.rest(own + rest) * self.weight
+        return self.weight / (1 + rest / own)  # 1 for a label that is infinitely behind
 
     def slopes(self, own: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
         """Of the value in both."""
-        safe = self.rest(rest)
-        total = own + safe
         if self.complement:
-            return safe / total / total * -self.weight, own / total / total * self.weight
-        return safe / total / total * self.weight, -self.weight / (1 + safe / own) / total
+            total = self.rest(own + rest)
+            return rest / total / total * -self.weight, own / total / total * self.weight
+        total = own + rest
+        return rest / total / total * self.weight, -self.weight / (1 + rest / own) / total
 
 
 class RowLoss(NamedTuple):
@@ -185,21 +184,21 @@ def _reduce(values: Tensor, plan: RowPlan) -> Tensor:
 # --------------------------------------------------------------------------------- small batches
 
 
-def _small_parts(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
-    """(z_j - z_y, p_j/p_y with 0 at the label, their sum), or None where that is not finite.
+def _small_parts(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """(z_j - z_y, their sum, p_j/p_y with 0 at the label, their sum), or None if not finite.
 
     Of three classes or more: the log p of an only rival may be next to nothing, and would be what
     two numbers leave.
     """
     ahead = logits.clone() if logits.dtype == torch.float64 else logits.double()
     ahead.sub_(ahead.gather(CLASS_AXIS, index))
-    ratios = torch.exp(ahead)
+    ratios = torch.exp(ahead).scatter_(CLASS_AXIS, index, 0)
     # A rival 709 ahead overflows, a masked one is infinitely behind: the blocks handle both.
     # Reading a CPU number is cheap.
-    if not math.isfinite((ratios.sum() + ahead.sum()).item()):
+    behind, odds = (one.sum(CLASS_AXIS, keepdim=True) for one in (ahead, ratios))
+    if not math.isfinite((behind + odds).sum().item()):
         return None
-    ratios.scatter_(CLASS_AXIS, index, 0)
-    return ahead, ratios, ratios.sum(CLASS_AXIS, keepdim=True)
+    return ahead, behind, ratios, odds
 
 
 class _SmallNode(torch.autograd.Function):
@@ -212,6 +211,7 @@ class _SmallNode(torch.autograd.Function):
         index: Tensor,
         plan: RowPlan,
         ahead: Tensor,
+        behind: Tensor,
         ratios: Tensor,
         odds: Tensor,
     ) -> Tensor:
@@ -220,8 +220,7 @@ class _SmallNode(torch.autograd.Function):
         log_prob, rests = -log_odds, []
         for share in plan.loss.shares:
             if share.curve is IDENTITY:
-                sums = ahead.sum(CLASS_AXIS, keepdim=True)
-                rests.append(sums.sub_(log_odds, alpha=logits.shape[CLASS_AXIS] - 1))
+                rests.append(behind.sub_(log_odds, alpha=logits.shape[CLASS_AXIS] - 1))
             else:
                 values = share.curve.value(ahead - log_odds).scatter_(CLASS_AXIS, index, 0)
                 rests.append(values.sum(CLASS_AXIS, keepdim=True))
@@ -234,7 +233,7 @@ class _SmallNode(torch.autograd.Function):
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
             grad = _composed_gradient(logits, index, plan, upstream)
-            return grad, None, None, None, None, None
+            return grad, None, None, None, None, None, None
         prob = torch.exp(log_prob)
         along, by_rest = plan.loss.slopes(log_prob, prob, rests)
         chain = (upstream.item() if plan.summed else upstream.double()) * plan.scale
@@ -256,7 +255,7 @@ class _SmallNode(torch.autograd.Function):
         grad = grad.to(logits.dtype)
         if plan.kept is not None:
             grad.masked_fill_(~plan.kept, 0)
-        return grad, None, None, None, None, None
+        return grad, None, None, None, None, None, None
 
 
 # The inherited apply: Function.apply would first look for transforms, and there are none.
@@ -310,9 +309,10 @@ class _BlockNode(torch.autograd.Function):
         for share in plan.loss.shares:
             if share.curve is IDENTITY and not ctx.masked:
                 count = logits.shape[CLASS_AXIS] - 1
-                rests.append(behind.to(rows).sub_(offset, alpha=count))
+                rest = behind.to(rows).sub_(offset, alpha=count)
             else:
-                rests.append(_class_sum(share.curve, logits, index, top, offset, ctx))
+                rest = _class_sum(share.curve, logits, index, top, offset, ctx)
+            rests.append(rest if share.complement else share.rest(rest))
         ctx.save_for_backward(logits, index, log_prob, top, total, offset, *rests)
         return _reduce(plan.loss.value(log_prob, rests), plan)
 
