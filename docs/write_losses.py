@@ -32,7 +32,17 @@ from a name, and `expacc.list_losses()` lists the names. With u = log p(target),
 
 {losses}
 
-Their parameters, where they start, and what `expacc compare` searches:
+![Losses against wrong labels and their pull, against p(target)](figures/robust.svg)
+
+Beside the losses: `expacc.LogitClip` shortens logits before any of them, and
+`expacc.EarlyLearningRegularization` adds to any of them a memory of each row's predictions. Some
+rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
+`mixed_expected_error`; `reverse_cross_entropy` and `mean_absolute_error` are multiples of
+`expected_error`.
+
+Their parameters, where they start, and what `expacc compare` searches. Losses made against wrong
+labels start where their papers do for 10 classes; where a paper has other numbers for 100, they
+stand beside, and `expacc.get_loss(name, classes=…)` takes the nearer (those for 100 from 32 on):
 
 {parameters}
 """
@@ -77,10 +87,11 @@ def page() -> str:
             low, high, usual = map(number, spec.search.get(name, (None, None, None)))
             start = number(spec.defaults[name]) if name in spec.defaults else "–"
             searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
-            parameters.append((f"`{spec.name}`", f"`{name}`", start, searched))
+            many = number(spec.hundred[name]) if name in spec.hundred else ""
+            parameters.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
     return PAGE.format(
         losses=table(("function", "Module", "per row", "source", "when"), losses),
-        parameters=table(("loss", "parameter", "start", "searched"), parameters),
+        parameters=table(("loss", "parameter", "start", "100 classes", "searched"), parameters),
     )
 
 

@@ -18,11 +18,14 @@ __version__ = "0.1.0"
 # line must show its help at once.
 _HOMES = {
     "ASAM": "optim",
+    "EarlyLearningRegularization": "early_learning",
     "GradientNormalizer": "optim",
+    "LogitClip": "logit_clip",
     "MaxMahalanobisCenterLoss": "centers",
     "ScheduledLoss": "scheduled",
     "argmax_probabilities": "probabilities",
     "build_native": "ops",
+    "clip_logits": "logit_clip",
     "get_loss": "registry",
     "list_losses": "registry",
     "log_orthant_prob": "probabilities",

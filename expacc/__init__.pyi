@@ -7,7 +7,10 @@ from expacc import functional as functional
 from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
 from expacc.contract import Reduction, Shift
+from expacc.early_learning import EarlyLearningRegularization as EarlyLearningRegularization
 from expacc.functional.exact import Standardize
+from expacc.logit_clip import LogitClip as LogitClip
+from expacc.logit_clip import clip_logits as clip_logits
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops import build_native as build_native
@@ -170,6 +173,303 @@ class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
         threshold: float = 0.1,
         shift: Shift = 0.0,
         scale: float = 1.0,
+    ) -> None: ...
+
+class TaylorCrossEntropyLoss(FunctionLoss):
+    """Compute the first terms of cross entropy's expansion in 1 - p."""
+
+    terms: int
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        terms: int = 2,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class JensenShannonLoss(FunctionLoss):
+    """Compute the Jensen–Shannon loss, from cross entropy (share → 0) to expected error (→ 1)."""
+
+    label_share: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        label_share: float = 0.7,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class ReverseCrossEntropyLoss(FunctionLoss):
+    """Compute the reverse cross entropy (RCE): ``expected_error`` times -log 1e-4 = 9.2103."""
+
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class SymmetricCrossEntropyLoss(FunctionLoss):
+    """Compute the symmetric cross entropy (SCE): ``mixed_expected_error`` under another name."""
+
+    ce_weight: float
+    rce_weight: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        ce_weight: float = 0.1,
+        rce_weight: float = 1.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricGeneralizedCrossEntropyLoss(FunctionLoss):
+    """Compute the asymmetric generalised cross entropy (AGCE)."""
+
+    a: float
+    q: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 0.6,
+        q: float = 0.6,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricUnhingedLoss(FunctionLoss):
+    """Compute the asymmetric unhinged loss (AUL)."""
+
+    a: float
+    q: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 5.5,
+        q: float = 3.0,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class AsymmetricExponentialLoss(FunctionLoss):
+    """Compute the asymmetric exponential loss (AEL)."""
+
+    a: float
+    shift: Shift
+    scale: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        a: float = 2.5,
+        shift: Shift = 0.0,
+        scale: float = 1.0,
+    ) -> None: ...
+
+class NormalizedCrossEntropyLoss(FunctionLoss):
+    """Compute the normalised cross entropy (NCE), in [0, 1]."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None: ...
+
+class NormalizedFocalLoss(FunctionLoss):
+    """Compute the normalised focal loss (NFL), in [0, 1]."""
+
+    gamma: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        gamma: float = 0.5,
+    ) -> None: ...
+
+class NormalizedAndReverseCrossEntropyLoss(FunctionLoss):
+    """Compute normalised plus reverse cross entropy (NCE+RCE)."""
+
+    active_weight: float
+    passive_weight: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 1.0,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricGeneralizedLoss(FunctionLoss):
+    """Compute normalised plus asymmetric generalised cross entropy (NCE+AGCE)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+    q: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 6.0,
+        q: float = 1.5,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricUnhingedLoss(FunctionLoss):
+    """Compute normalised cross entropy plus the asymmetric unhinged loss (NCE+AUL)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+    q: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 6.3,
+        q: float = 1.5,
+    ) -> None: ...
+
+class NormalizedAndAsymmetricExponentialLoss(FunctionLoss):
+    """Compute normalised cross entropy plus the asymmetric exponential loss (NCE+AEL)."""
+
+    active_weight: float
+    passive_weight: float
+    a: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 1.0,
+        passive_weight: float = 4.0,
+        a: float = 5.0,
+    ) -> None: ...
+
+class ActiveNegativeLoss(FunctionLoss):
+    """Compute the active negative loss (ANL-CE): normalised cross entropy, and its negative."""
+
+    active_weight: float
+    negative_weight: float
+    floor: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        active_weight: float = 5.0,
+        negative_weight: float = 5.0,
+        floor: float = 1e-07,
+    ) -> None: ...
+
+class BiTemperedLoss(FunctionLoss):
+    """Compute the bi-tempered logistic loss: a bounded logarithm of a softmax with heavy tails."""
+
+    t1: float
+    t2: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        t1: float = 0.8,
+        t2: float = 1.2,
+    ) -> None: ...
+
+class EpsilonSoftmaxLoss(FunctionLoss):
+    """Compute cross entropy of the ε-softmax plus the mean absolute error (CE_ε+MAE)."""
+
+    ce_weight: float
+    mae_weight: float
+    boost: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        ce_weight: float = 0.01,
+        mae_weight: float = 5.0,
+        boost: float = 100000.0,
     ) -> None: ...
 
 class HingeLoss(FunctionLoss):

@@ -159,7 +159,7 @@ def _autocasts(logits: Tensor) -> bool:
     return torch.is_autocast_enabled(logits.device.type)
 
 
-def _values_readable(tensor: Tensor) -> bool:
+def values_readable(tensor: Tensor) -> bool:
     """May we look at the numbers? On CPU, eagerly, in an ordinary tensor."""
     return type(tensor) in _ORDINARY and tensor.is_cpu and is_plain_eager()
 
@@ -176,7 +176,7 @@ def legal_values(
         open_low: > ``low`` instead.
         of: what every number is for, in the sentence of the refusal.
     """
-    if _values_readable(tensor):
+    if values_readable(tensor):
         if tensor.numel():
             errors.check_values(name, tensor, low, open_low, of)
         return tensor
@@ -196,7 +196,7 @@ def read_labels(
     """(labels in range, kept, bad); kept is None when all rows are, bad when none can be."""
     if target.dtype != torch.int64:
         target = target.to(torch.int64)
-    if _values_readable(target):
+    if values_readable(target):
         if target.numel() == 0:
             return target, None, None
         bounds = torch.aminmax(target)
@@ -259,7 +259,7 @@ def sound_batch(batch: Batch) -> Batch:
     logits = batch.logits
     if batch.kept is not None:
         logits = torch.where(batch.kept.unsqueeze(CLASS_AXIS), logits, 0)
-    if _values_readable(logits) and math.isfinite(logits.detach().sum().item()):
+    if values_readable(logits) and math.isfinite(logits.detach().sum().item()):
         return batch._replace(logits=logits)  # the usual case
     top = logits.detach().amax(CLASS_AXIS)
     sound = top - top + 1  # 1 or NaN

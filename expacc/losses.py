@@ -20,6 +20,7 @@ from expacc.registry import REFERENCE, SPECS, LossSpec
 __all__ = ["FunctionLoss"]
 
 _SHARED = ("weight", "ignore_index", "reduction", "label_smoothing")
+_UNSAID = ("impl='auto'", "shift=0.0", "scale=1.0")  # where they change nothing
 
 
 class FunctionLoss(nn.Module):
@@ -76,7 +77,7 @@ class FunctionLoss(nn.Module):
     def extra_repr(self) -> str:
         """Show the parameters, and the shared arguments that differ from their defaults."""
         shown = [f"{name}={getattr(self, name)!r}" for name in self.params]
-        shown = [one for one in shown if one != "impl='auto'"]
+        shown = [one for one in shown if one not in _UNSAID]
         if self.weight is not None:
             shown.append(f"weight of {len(self.weight)} classes")
         if self.ignore_index != -100:

@@ -4,6 +4,7 @@ Each row names a loss of ``expacc.registry`` and holds the settings to try and t
 made from the papers alone: one in NumPy over a whole batch, one in mpmath over a single row.
 """
 
+import functools
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -79,6 +80,7 @@ class LossRow:
     curve: bool = True  # a function of log p(target) alone
     soft: bool = True  # takes class probabilities and label smoothing
     twice: bool = True  # can be differentiated twice, and in forward mode
+    blocks: bool = False  # no curve, and yet with a path of its own for large batches
     logits: bool = True  # of any shape, some of them masked; else features of a linear layer
     gradient_bound: float = np.inf  # of |dL/dlogits|, where the papers give one
     adapt: Callable[..., Tensor] | None = None  # to (logits, target, weight, …)
@@ -299,6 +301,261 @@ LOSSES = (
         numpy=lambda p, y, z, epsilon=1.0: -np.log(_true(p, y)) + epsilon * (1 - _true(p, y)),
         exact=_mp_poly1,
         settings=({}, {"epsilon": -1.0}, {"epsilon": -0.5}, {"epsilon": 0.0}, {"epsilon": 4.0}),
+    ),
+)
+
+
+def _np_jensen_shannon(p, y, z, label_share=0.7):
+    """By its definition: two divergences from the mixture, scaled."""
+    label, rest = np.eye(p.shape[1])[y], 1 - label_share
+    mixed = label_share * label + rest * p
+    of_label = -np.log((label * mixed).sum(1))
+    of_softmax = (p * np.log(p / mixed)).sum(1)
+    return (label_share * of_label + rest * of_softmax) / (-rest * np.log(rest))
+
+
+def _mp_jensen_shannon(row, label_share=0.7):
+    # A class that is not the label has p_j log(p_j / m_j) = -p_j log(1 - share).
+    share = mp.mpf(label_share)
+    if row.p > mp.mpf("0.5"):
+        log_mixed = mp.log1p((share - 1) * row.error)
+    else:
+        log_mixed = mp.log(share + (1 - share) * row.p)
+    own = row.p * (row.u - log_mixed) if row.p else mp.mpf(0)
+    others = -row.error * mp.log1p(-share)
+    total = -share * log_mixed + (1 - share) * (own + others)
+    return total / ((share - 1) * mp.log1p(-share))
+
+
+def _np_symmetric(p, y, z, ce_weight=0.1, rce_weight=1.0):
+    """Cross entropy both ways, zeros of the label replaced by 1e-4 as in the authors' code."""
+    label = np.clip(np.eye(p.shape[1])[y], 1e-4, 1)
+    return -ce_weight * np.log(_true(p, y)) - rce_weight * (p * np.log(label)).sum(1)
+
+
+LOSSES += (
+    LossRow(
+        "taylor_cross_entropy",
+        numpy=lambda p, y, z, terms=2: sum((1 - _true(p, y)) ** i / i for i in range(1, terms + 1)),
+        exact=lambda row, terms=2: mp.fsum(row.error**i / i for i in range(1, terms + 1)),
+        settings=({}, {"terms": 1}, {"terms": 6}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        "jensen_shannon",
+        numpy=_np_jensen_shannon,
+        exact=_mp_jensen_shannon,
+        settings=({}, {"label_share": 0.001}, {"label_share": 0.3}, {"label_share": 0.99}),
+        gradient_bound=1.0,
+    ),
+    LossRow(
+        "reverse_cross_entropy",
+        numpy=lambda p, y, z: _np_symmetric(p, y, z, ce_weight=0.0),
+        exact=lambda row: -mp.log(mp.mpf(1e-4)) * row.error,
+        gradient_bound=2.303,
+    ),
+    LossRow(
+        "symmetric_cross_entropy",
+        numpy=_np_symmetric,
+        exact=lambda row, ce_weight=0.1, rce_weight=1.0: (
+            (-mp.mpf(ce_weight) * row.u if ce_weight else 0)
+            - mp.mpf(rce_weight) * mp.log(mp.mpf(1e-4)) * row.error
+        ),
+        settings=({}, {"ce_weight": 0.0}, {"ce_weight": 6.0, "rce_weight": 0.1}),
+    ),
+    LossRow(
+        "asymmetric_generalized_cross_entropy",
+        numpy=lambda p, y, z, a=0.6, q=0.6: ((a + 1) ** q - (a + _true(p, y)) ** q) / q,
+        exact=lambda row, a=0.6, q=0.6: (
+            -((mp.mpf(a) + 1) ** q) * mp.expm1(q * mp.log1p(-row.error / (mp.mpf(a) + 1))) / q
+        ),
+        settings=({}, {"a": 6.0, "q": 1.5}, {"a": 0.01, "q": 3.0}),
+    ),
+    LossRow(
+        "asymmetric_unhinged",
+        numpy=lambda p, y, z, a=5.5, q=3.0: ((a - _true(p, y)) ** q - (a - 1) ** q) / q,
+        exact=lambda row, a=5.5, q=3.0: (
+            (mp.mpf(a) - 1) ** q * mp.expm1(q * mp.log1p(row.error / (mp.mpf(a) - 1))) / q
+        ),
+        settings=({}, {"a": 6.3, "q": 1.5}, {"a": 1.01, "q": 0.5}),
+    ),
+    LossRow(
+        "asymmetric_exponential",
+        numpy=lambda p, y, z, a=2.5: np.exp(-_true(p, y) / a) - np.exp(-1 / a),
+        exact=lambda row, a=2.5: mp.exp(-1 / mp.mpf(a)) * mp.expm1(row.error / mp.mpf(a)),
+        settings=({}, {"a": 0.2}),
+    ),
+)
+
+
+# ------------------------------------------------------- divided by their sums over the classes
+
+
+@functools.cache
+def _all_u(logits: tuple[float, ...]) -> tuple[mp.mpf, ...]:
+    """log p of every class that is not masked, exact for the largest too."""
+    present = [mp.mpf(z) for z in logits if z > -float("inf")]
+    top = max(present)
+    terms = [mp.exp(z - top) for z in present]
+    lead = present.index(top)
+    log_total = mp.log1p(mp.fsum(terms[:lead] + terms[lead + 1 :]))
+    return tuple(z - top - log_total for z in present)
+
+
+@functools.cache
+def _mp_sum(logits: tuple[float, ...], gamma: float) -> mp.mpf:
+    """Of the focal terms of all classes; gamma 0: of their log p."""
+    return mp.fsum(_mp_focal(u, gamma) for u in _all_u(logits))
+
+
+def _mp_focal(u, gamma):
+    return (-mp.expm1(u)) ** mp.mpf(gamma) * u if gamma else u
+
+
+def _mp_part(row, gamma=0.0):
+    """f(u_y) / Σ_j f(u_j), 0 where there is no rival."""
+    if not row.rivals():
+        return mp.mpf(0)
+    return _mp_focal(row.u, gamma) / _mp_sum(row.logits, gamma)
+
+
+def _np_part(values, y):
+    return values[np.arange(len(y)), y] / values.sum(1)
+
+
+def _np_active_negative(p, y, z, active_weight=5.0, negative_weight=5.0, floor=1e-7):
+    above = np.log(np.maximum(p, floor)) - np.log(floor)
+    return active_weight * _np_part(np.log(p), y) + negative_weight * (1 - _np_part(above, y))
+
+
+def _mp_active_negative(row, active_weight=5.0, negative_weight=5.0, floor=1e-7):
+    least = mp.log(mp.mpf(floor))
+    every = [max(u - least, 0) for u in _all_u(row.logits)]
+    rivals = mp.fsum(every) - max(row.u - least, 0)
+    negative = rivals / mp.fsum(every) if any(every) else mp.mpf(0)
+    return mp.mpf(active_weight) * _mp_part(row) + mp.mpf(negative_weight) * negative
+
+
+def _active_passive(name, passive, active_weight, passive_weight, settings):
+    """The row of a sum, from the row of its passive part."""
+    (other,) = [row for row in LOSSES if row.name == passive]
+
+    def in_numpy(p, y, z, active_weight=active_weight, passive_weight=passive_weight, **own):
+        return active_weight * _np_part(np.log(p), y) + passive_weight * other.numpy(p, y, z, **own)
+
+    def in_mpmath(row, active_weight=active_weight, passive_weight=passive_weight, **own):
+        active = mp.mpf(active_weight) * _mp_part(row)
+        return active + mp.mpf(passive_weight) * other.exact(row, **own)
+
+    return LossRow(
+        name, numpy=in_numpy, exact=in_mpmath, settings=settings, curve=False, blocks=True
+    )
+
+
+LOSSES += (
+    LossRow(
+        "normalized_cross_entropy",
+        numpy=lambda p, y, z: _np_part(np.log(p), y),
+        exact=lambda row: _mp_part(row),
+        curve=False,
+        blocks=True,
+    ),
+    LossRow(
+        "normalized_focal",
+        numpy=lambda p, y, z, gamma=0.5: _np_part((1 - p) ** gamma * np.log(p), y),
+        exact=lambda row, gamma=0.5: _mp_part(row, gamma),
+        settings=({}, {"gamma": 0.0}, {"gamma": 2.0}),
+        curve=False,
+        blocks=True,
+    ),
+    LossRow(
+        "active_negative",
+        numpy=_np_active_negative,
+        exact=_mp_active_negative,
+        settings=({}, {"active_weight": 1.0, "floor": 0.01}),
+        curve=False,
+        blocks=True,
+    ),
+    _active_passive(
+        "normalized_and_reverse_cross_entropy",
+        "reverse_cross_entropy",
+        1.0,
+        1.0,
+        ({}, {"active_weight": 10.0, "passive_weight": 0.1}),
+    ),
+    *(
+        _active_passive(f"normalized_and_{name}", passive, 1.0, 4.0, (usual, {**usual, **numbers}))
+        for name, passive, usual, numbers in (
+            (
+                "asymmetric_generalized",
+                "asymmetric_generalized_cross_entropy",
+                {"a": 6.0, "q": 1.5},
+                {"active_weight": 10.0, "passive_weight": 0.1, "a": 1.8, "q": 3.0},
+            ),
+            (
+                "asymmetric_unhinged",
+                "asymmetric_unhinged",
+                {"a": 6.3, "q": 1.5},
+                {"active_weight": 0.0, "passive_weight": 1.0},
+            ),
+            ("asymmetric_exponential", "asymmetric_exponential", {"a": 5.0}, {"a": 0.5}),
+        )
+    ),
+)
+
+
+# ---------------------------------------------------------------------- another softmax
+
+
+def _np_bi_tempered(p, y, z, t1=0.8, t2=1.2):
+    """The normaliser by bisection between its bounds."""
+
+    def log_t(x, t):
+        return np.log(x) if t == 1 else (x ** (1 - t) - 1) / (1 - t)
+
+    def exp_t(x, t):
+        return np.exp(x) if t == 1 else (1 + (1 - t) * x) ** (1 / (1 - t))
+
+    low = z.max(1, keepdims=True)
+    high = low - log_t(1 / z.shape[1], t2)
+    for _ in range(200):
+        middle = (low + high) / 2
+        short = exp_t(z - middle, t2).sum(1, keepdims=True) > 1
+        low, high = np.where(short, middle, low), np.where(short, high, middle)
+    q = exp_t(z - middle, t2)
+    bregman = (1 - (q ** (2 - t1)).sum(1)) / (2 - t1)
+    return -log_t(_true(q, y), t1) - bregman
+
+
+def _np_epsilon(p, y, z, ce_weight=0.01, mae_weight=5.0, boost=1e5):
+    q = p.copy()
+    q[np.arange(len(y)), p.argmax(1)] += boost
+    label = np.eye(p.shape[1])[y]
+    return -ce_weight * np.log(_true(q, y) / (1 + boost)) + mae_weight * np.abs(label - p).sum(1)
+
+
+def _mp_epsilon(row, ce_weight=0.01, mae_weight=5.0, boost=1e5):
+    if row.logits[row.target] >= max(row.logits):
+        entropy = -mp.log1p(-row.error / (1 + mp.mpf(boost)))
+    else:
+        entropy = mp.log1p(mp.mpf(boost)) - row.u
+    return mp.mpf(ce_weight) * entropy + 2 * mp.mpf(mae_weight) * row.error
+
+
+LOSSES += (
+    LossRow(
+        "bi_tempered",
+        numpy=_np_bi_tempered,
+        exact=None,  # test_tempered.py
+        settings=({}, {"t1": 0.0, "t2": 4.0}, {"t1": 1.0}, {"t2": 1}, {"t1": 1, "t2": 1}),
+        curve=False,
+    ),
+    LossRow(
+        "epsilon_softmax",
+        numpy=_np_epsilon,
+        exact=_mp_epsilon,
+        settings=({}, {"ce_weight": 1.0, "mae_weight": 0.0, "boost": 0.5}),
+        curve=False,
     ),
 )
 

@@ -12,6 +12,7 @@ from expacc import functional
 from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.registry import SPECS
+from expacc.training import robust_slopes
 from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge, moved
 
 CLASSES = 6
@@ -96,7 +97,7 @@ SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers 
 # The slopes of training, by name, with legal numbers for all of them.
 SLOPES = {name: along(curve) for name, curve in CURVES.items()}
 SLOPES |= {f"{name} moved": along(moved(curve)) for name, curve in CURVES.items()}
-SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge}
+SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge, **robust_slopes.SLOPES}
 SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, False)}
 
 

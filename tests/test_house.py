@@ -27,7 +27,7 @@ ROOMS = [
     {"ops"},
     {"contract", "probabilities", "optim"},
     {"functional", "baselines"},
-    {"registry", "losses", "centers", "scheduled", "expacc"},
+    {"registry", "losses", "centers", "scheduled", "logit_clip", "early_learning", "expacc"},
     {"data"},
     {"training"},
     {"estimator"},
@@ -197,8 +197,15 @@ def test_specs_are_complete(spec):
 
 
 def test_looks_differ():
-    for place in range(3):
-        assert len({spec.look[place] for spec in CHOICES}) == len(CHOICES)
+    """Fourteen colours can be told apart: beyond, marker and dash tell losses of one colour."""
+    for place in (2, 3):
+        assert len({(spec.look[0], spec.look[place]) for spec in CHOICES}) == len(CHOICES)
+    nights = {spec.look[:2] for spec in CHOICES}
+    assert len({day for day, _ in nights}) == len({night for _, night in nights}) == len(nights)
+    ours = [spec.look[0] for spec in CHOICES if spec.family in ("reference", "ours")]
+    others = {spec.look[0] for spec in CHOICES if spec.family not in ("reference", "ours")}
+    assert len({*ours}) == len(ours)
+    assert not others & {*ours}
 
 
 @pytest.mark.parametrize("path", ["docs/losses.md", "expacc/__init__.pyi"])

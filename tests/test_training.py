@@ -101,6 +101,12 @@ SETTINGS = [(name, {}) for name in LOSS_NAMES] + [
     ("generalized_cross_entropy", {"q": 0.4, "truncation": 0.3}),
     ("tamed_cross_entropy", {"taming": 1.0}),
     ("poly1_cross_entropy", {"epsilon": 3.0}),
+    ("taylor_cross_entropy", {"terms": 5}),
+    ("jensen_shannon", {"label_share": 0.3}),
+    ("symmetric_cross_entropy", {"ce_weight": 6.0, "rce_weight": 0.1}),
+    ("asymmetric_generalized_cross_entropy", {"a": 6.0, "q": 1.5}),
+    ("asymmetric_unhinged", {"a": 1.3, "q": 0.5}),
+    ("asymmetric_exponential", {"a": 0.4}),
     ("exact", {"sigma": 0.5, "margin": 0.8}),
     ("exact", {"sigma": 2.0, "standardize": False}),
     ("exact", {"sigma": 1.0, "noise": "gumbel"}),
@@ -161,6 +167,7 @@ def test_loss_objects_are_the_named_losses():
         (expacc.HingeLoss(), "hinge"),
         (nn.CrossEntropyLoss(), "cross_entropy"),
         (expacc.FocalLoss(alpha=None), "focal"),
+        (expacc.SymmetricCrossEntropyLoss(ce_weight=2.0), "symmetric_cross_entropy"),
         (expacc.MixedExpectedErrorLoss(ce_weight=1.0, error_weight=2.0), "mixed_expected_error"),
     ):
         assert objective_of(loss).kind[0] == name

@@ -1,13 +1,27 @@
 """Every loss as a function of (logits, target): ours first, then those we compare with."""
 
-from expacc.functional import reweighted, rivals, robust
+from expacc.functional import (
+    active_passive,
+    asymmetric,
+    divergences,
+    normalized,
+    reweighted,
+    rivals,
+    robust,
+    tempered,
+)
+from expacc.functional.active_passive import *  # noqa: F403
+from expacc.functional.asymmetric import *  # noqa: F403
 from expacc.functional.cost import expected_cost
+from expacc.functional.divergences import *  # noqa: F403
 from expacc.functional.exact import exact_error
 from expacc.functional.head import linear_mixed_expected_error
+from expacc.functional.normalized import *  # noqa: F403
 from expacc.functional.reweighted import *  # noqa: F403
 from expacc.functional.rivals import *  # noqa: F403
 from expacc.functional.robust import *  # noqa: F403
 from expacc.functional.softmax import expected_error, leaky_expected_error, mixed_expected_error
+from expacc.functional.tempered import *  # noqa: F403
 
 __all__ = [
     "exact_error",
@@ -18,5 +32,10 @@ __all__ = [
     "mixed_expected_error",
 ]
 __all__ += robust.__all__
+__all__ += divergences.__all__
+__all__ += asymmetric.__all__
+__all__ += normalized.__all__
+__all__ += active_passive.__all__
+__all__ += tempered.__all__
 __all__ += reweighted.__all__
 __all__ += rivals.__all__

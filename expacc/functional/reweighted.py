@@ -11,7 +11,9 @@ from expacc.ops import Formula, error_of
 __all__ = ["focal", "poly1_cross_entropy"]
 
 
-def _focal_formula(gamma: float, alpha: float) -> Formula:
+def focal_formula(gamma: float, alpha: float) -> Formula:
+    """-alpha (1 - p)^gamma log p."""
+
     def slope(u: Tensor, prob: Tensor) -> Tensor:
         # error^gamma (1 - gamma p · (u / error)). The quotient goes to -1 as both go to 0, where
         # autograd's gamma error^(gamma-1) is infinite for gamma < 1; the limits of the clamps make
@@ -81,7 +83,7 @@ def focal(
     """
     check_number("gamma", gamma, low=0)
     alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
-    formula = _focal_formula(gamma, alpha)
+    formula = focal_formula(gamma, alpha)
     batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     return reduce_log_prob(formula, batch, shift, scale)
 

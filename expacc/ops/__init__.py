@@ -7,6 +7,7 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 import torch
 from torch import Tensor
 
+from expacc.ops.class_sums import RowLoss, RowPlan, Share, compose_all, row_loss
 from expacc.ops.dispatch import (
     CLASS_AXIS,
     IMPLEMENTATIONS,
@@ -37,13 +38,18 @@ from expacc.ops.triton.node import fused_exact, fused_mixture
 
 __all__ = [
     "CLASS_AXIS",
+    "IDENTITY",
     "IMPLEMENTATIONS",
     "Formula",
     "Implementation",
+    "RowLoss",
+    "RowPlan",
+    "Share",
     "all_leads",
     "all_log_probs",
     "apply_formula",
     "build_native",
+    "compose_all",
     "compute_dtype",
     "contest",
     "error_of",
@@ -55,6 +61,7 @@ __all__ = [
     "orthant_logs",
     "rival_cost",
     "row_dtype",
+    "row_loss",
     "supports_triton",
     "target_log_prob",
     "triton_error",

@@ -294,14 +294,14 @@ _small_node: Callable[..., Tensor] = super(torch.autograd.Function, SmallLogProb
 # --------------------------------------------------------------------------------- large batches
 
 
-def _rows_per_block(logits: Tensor) -> int:
+def rows_per_block(logits: Tensor) -> int:
     """How many entries of the leading axis make about a block of elements; at least 1."""
     limit = _BLOCK_ELEMENTS_CPU if logits.is_cpu else _BLOCK_ELEMENTS_DEVICE
     rows, elements = logits.shape[0], logits.numel()
     return max(1, rows if elements <= limit else limit * rows // elements)
 
 
-def _split(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The tensors' blocks of ``step`` rows; splitting once is cheaper than slicing in a loop."""
     return zip(*(torch.split(tensor, step) for tensor in tensors), strict=True)
 
@@ -310,12 +310,12 @@ def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
     """(top, total) of the rivals of ``index`` (N, 1, …); both keep the class axis."""
     work = compute_dtype(logits.dtype)
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
-    rows, step = logits.shape[0], _rows_per_block(logits)
+    rows, step = logits.shape[0], rows_per_block(logits)
     # One buffer for all blocks, which then never leaves the cache.
     buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
     top = torch.empty(index.shape, dtype=work, device=logits.device)
     total = torch.empty_like(top)
-    for block, labels, highest, summed in _split(step, logits, index, top, total):
+    for block, labels, highest, summed in split_rows(step, logits, index, top, total):
         rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
         torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
         rivals.sub_(highest.clamp_(min=lowest)).exp_()
@@ -332,8 +332,8 @@ def _spread(logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Ten
     # A present rival makes total at least 1, so the clamp changes only the empty sum, 0 to 1.
     share = (-pull / total.clamp(min=1)).to(work)
     grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    step = _rows_per_block(logits)
-    for block, highest, factor, out in _split(step, logits, top, share, grad):
+    step = rows_per_block(logits)
+    for block, highest, factor, out in split_rows(step, logits, top, share, grad):
         if out.dtype == work:
             torch.sub(block, highest, out=out).exp_().mul_(factor)
         else:

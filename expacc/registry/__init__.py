@@ -120,11 +120,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def get_loss(name: str, **arguments: Any) -> "nn.Module":
+def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.Module":
     """Make a loss Module from its name, as a line of a configuration file would.
 
     Args:
         name: one of ``list_losses()``, or 'max_mahalanobis_center'.
+        classes: how many there are, for the parameters that a loss's paper chose for the nearer of
+            10 and 100 (docs/losses.md has both); without it those for 10, the usual ones.
         **arguments: of the Module: ``weight``, ``ignore_index``, ``reduction``,
             ``label_smoothing`` and the loss's own.
 
@@ -148,6 +150,11 @@ def get_loss(name: str, **arguments: Any) -> "nn.Module":
             f"name must be a loss of logits and labels; got {name!r}, which needs {spec.needs}. "
             f"Call expacc.functional.{spec.function_name}."
         )
+    if classes is not None:
+        from expacc.errors import check_count
+
+        check_count("classes", classes)
+        arguments = {**spec.by_classes(classes), **arguments}
     known = list(inspect.signature(spec.module).parameters)
     for argument in arguments:
         if argument not in known:

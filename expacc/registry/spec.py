@@ -25,6 +25,9 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
+_MANY_CLASSES = 31  # beyond, by ratio, a hundred is nearer than ten
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossSpec:
     """What there is to know of a loss; the function and the Module are named after ``name``.
@@ -40,9 +43,12 @@ class LossSpec:
             of ``compare``, and the fields below say nothing.
         look: colour by day and by night, marker and dash, as matplotlib names them.
         defaults: its own parameters, as the trainer starts them: numbers or schedules.
+        hundred: the parameters that its paper changed for a hundred classes; ``defaults`` are those
+            for ten.
         options: its own settings that are no numbers.
         slope: -dL/du for the batched trainer; or the name of a slope in
-            ``training/loss_slopes.py``; or None, which leaves it to autograd.
+            ``training/loss_slopes.py`` or ``robust_slopes.py``; or None, which leaves it to
+            autograd.
         search: parameter → the range that ``compare`` searches.
         params_of: from what the search found to the parameters of the loss.
         polish: the parameters that the estimators try.
@@ -67,6 +73,7 @@ class LossSpec:
     needs: str = ""
     look: tuple[str, str, str, str] = ("", "", "", "")
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    hundred: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     slope: Pull | str | None = None
     search: Mapping[str, Range] = field(default_factory=dict)
@@ -114,6 +121,10 @@ class LossSpec:
                 for one in dict.fromkeys(tuple(fixed(params).items()) for params in self.polish)
             ),
         )
+
+    def by_classes(self, classes: int) -> Mapping[str, float]:
+        """What its paper chose instead of ``defaults`` for so many classes."""
+        return self.hundred if classes > _MANY_CLASSES else {}
 
     @property
     def module_name(self) -> str:

@@ -16,7 +16,7 @@ from expacc.functional.softmax import focus_weights
 from expacc.registry import SPECS, LossSpec, list_losses, spec_of
 from expacc.scheduled import ScheduledLoss
 from expacc.schedules import Schedule
-from expacc.training import loss_slopes
+from expacc.training import loss_slopes, robust_slopes
 from expacc.training.loss_slopes import Batch, Numbers, Slope, along, exact, moved, standardize
 
 __all__ = ["LOSS_NAMES", "Objective", "objective_of"]
@@ -134,7 +134,7 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
             return Objective(spec.name, (spec.base, "moved"), along(moved(spec.slope)), values)
         slope = along(spec.slope)
     elif spec.slope is not None:
-        slope = getattr(loss_slopes, spec.slope)
+        slope = robust_slopes.SLOPES.get(spec.slope) or getattr(loss_slopes, spec.slope)
     else:
         slope = _by_rows(_function(spec))
     return Objective(spec.name, (spec.base,), slope, values)
@@ -254,7 +254,7 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if spec is None or not plain:
         return loss, {}
     keys = [*spec.defaults, *spec.options]
-    if getattr(loss, "ce_weight", None) is not None:
+    if spec.name == "mixed_expected_error" and getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
     if callable(spec.slope):
         keys += MOVES

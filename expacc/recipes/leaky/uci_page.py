@@ -110,7 +110,7 @@ def _claims(layout: Layout, tests: Tests, best: Best) -> Iterator[Claim]:
     own = {table: tests.get((table, LEAKY, REFERENCE)) for table in NAMES}
     said = [one.says() for one in own.values() if one]
     tally = " / ".join(str(said.count(outcome)) for outcome in ("win", "tie", "loss"))
-    holds = said.count("win") >= 3 and "loss" not in said
+    holds: bool | None = said.count("win") >= 3 and "loss" not in said
     if not holds and "loss" not in said and len(said) < len(NAMES):
         holds = None  # the other tables may decide
     yield layout.claim("tally", tally if said else "", holds)
