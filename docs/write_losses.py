@@ -7,14 +7,16 @@ import torch
 
 import expacc
 from expacc.contract import Reduction
+from expacc.functional.confusion import Average
 from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
-from expacc.registry import SPECS, LossSpec, list_losses
+from expacc.registry import SPECS, LossSpec
 
 # Types by the names that the stub gives them.
 TYPES = {
+    "Average": ("expacc.functional.confusion", Average),
     "Implementation": ("expacc.ops", Implementation),
     "NoiseName": ("expacc.ops.orthant.noise", NoiseName),
     "Reduction": ("expacc.contract", Reduction),
@@ -30,6 +32,9 @@ Functions are in `expacc.functional`, Modules in `expacc`; `expacc.get_loss(name
 from a name, and `expacc.list_losses()` lists the names. With u = log p(target), p = e^u, logits z:
 
 {losses}
+
+A binary loss at z is its sibling of two classes at the logits (0, z), and its curve the same.
+[ordinal.md](ordinal.md) compares the expected distance with cross entropy on ranked classes.
 
 Their parameters, where they start, and what `expacc compare` searches:
 
@@ -125,7 +130,7 @@ def stub() -> str:
     named = {alias: home for alias, (home, _) in TYPES.items()} | {"FunctionLoss": "expacc.losses"}
     lines = [f"from {home} import {name} as {name}" for name, home in public.items()]
     lines += [f"from {home} import {name}" for name, home in named.items()]
-    classes = [stub_of(SPECS[name]) for name in list_losses() if name != "cross_entropy"]
+    classes = [stub_of(spec) for spec in SPECS.values() if spec.has_module]
     return STUB.format(imports="\n".join(sorted(lines)), classes="\n" + "\n".join(classes))
 
 

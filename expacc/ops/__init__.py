@@ -7,6 +7,14 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 import torch
 from torch import Tensor
 
+from expacc.ops.binary import (
+    BinaryCurve,
+    BinaryPlan,
+    compose_binary_loss,
+    eager_binary_loss,
+    exact_curve,
+    mixture_curve,
+)
 from expacc.ops.dispatch import (
     CLASS_AXIS,
     IMPLEMENTATIONS,
@@ -36,18 +44,24 @@ from expacc.ops.triton.node import fused_exact, fused_mixture
 __all__ = [
     "CLASS_AXIS",
     "IMPLEMENTATIONS",
+    "BinaryCurve",
+    "BinaryPlan",
     "Formula",
     "Implementation",
     "all_log_probs",
     "apply_formula",
     "build_native",
+    "compose_binary_loss",
     "compute_dtype",
     "contest",
+    "eager_binary_loss",
     "error_of",
+    "exact_curve",
     "fused_exact",
     "fused_mixture",
     "is_plain_eager",
     "log_prob_loss",
+    "mixture_curve",
     "orthant_chance",
     "orthant_logs",
     "row_dtype",

@@ -2,7 +2,8 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and ``python docs/write_losses.py``.
+in ``ours.py``, ``tasks.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
+``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
 """
@@ -15,13 +16,14 @@ from typing import TYPE_CHECKING, Any
 from expacc.registry.ours import OURS
 from expacc.registry.rivals import CLASSIC, ROBUST
 from expacc.registry.spec import REFERENCE, LossSpec
+from expacc.registry.tasks import TASKS
 
 if TYPE_CHECKING:
     from torch import nn
 
 __all__ = ["REFERENCE", "SPECS", "LossSpec", "get_loss", "list_losses"]
 
-_ALL = (*OURS, *ROBUST, *CLASSIC)
+_ALL = (*OURS, *TASKS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}
 _ALIASES = {spec.function_name: spec.name for spec in _ALL}
 
@@ -43,7 +45,7 @@ def get_loss(name: str, **arguments: Any) -> "nn.Module":
     """Make a loss Module from its name, as a line of a configuration file would.
 
     Args:
-        name: one of ``list_losses()``, or 'max_mahalanobis_center'.
+        name: one of ``list_losses()``, a binary one, or 'max_mahalanobis_center'.
         **arguments: of the Module: ``weight``, ``ignore_index``, ``reduction``,
             ``label_smoothing`` and the loss's own.
 

@@ -15,7 +15,7 @@ __all__ = ["REFERENCE", "Family", "LossSpec", "Pull", "Range"]
 Pull = Callable[["Tensor", Mapping[str, "Tensor"]], "Tensor"]
 # (least, largest, usual): searched by equal ratios; the usual may depend on the number of rows.
 Range = tuple[float, float, float | Callable[[int], float]]
-Family = Literal["reference", "ours", "robust", "classic"]
+Family = Literal["reference", "ours", "robust", "classic", "binary"]
 REFERENCE = "cross_entropy"  # what all others are compared with
 
 
@@ -29,7 +29,8 @@ class LossSpec:
         formula: the value of a row, with u = log p(target), p = e^u and logits z.
         source: paper and equation.
         when: to use it.
-        family: 'ours'; 'robust', made against wrong labels; or 'classic'.
+        family: 'ours'; 'robust', made against wrong labels; 'classic'; or 'binary', ours for yes/no
+            labels.
         needs: what it takes beside logits and labels; such a loss is no choice of the trainer and
             of ``compare``, and the fields below say nothing.
         look: colour by day and by night, marker and dash, as matplotlib names them.
@@ -72,6 +73,11 @@ class LossSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "function_name", self.function_name or self.name)
+
+    @property
+    def has_module(self) -> bool:
+        """Is a Module made of its function, which takes (logits, target) and settings alone?"""
+        return (not self.needs or self.family == "binary") and self.name != REFERENCE
 
     @property
     def module_name(self) -> str:

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -120,6 +121,8 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
         slope = along(spec.slope)
     elif spec.slope is not None:
         slope = getattr(loss_slopes, spec.slope)
+        if options:
+            return Objective(spec.name, (spec.name, *options.items()), slope(**options), values)
     else:
         slope = _by_rows(_function(spec))
     return Objective(spec.name, (spec.name,), slope, values)
@@ -239,9 +242,18 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if spec is None or not plain:
         return loss, {}
     keys = [*spec.defaults, *spec.options]
+    if not _are_usual(loss, set(keys) | {"impl", "focus", "ce_weight", "error_weight"}):
+        return loss, {}
     if getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
     numbers = {key: getattr(loss, key) for key in keys}
     if numbers.get("alpha", 0) is None:  # of the focal loss
         numbers["alpha"] = 1.0
     return spec.name, numbers
+
+
+def _are_usual(loss: nn.Module, known: set[str]) -> bool:
+    """Are all other parameters of one of our Modules where they start?"""
+    starts = inspect.signature(type(loss)).parameters
+    others = [name for name in getattr(loss, "params", ()) if name not in known]
+    return all(getattr(loss, name) == starts[name].default for name in others)
