@@ -45,6 +45,11 @@ RIVALS: dict[str, Callable] = {
 }
 BASE: dict[str, Callable] = {"F.cross_entropy": F.cross_entropy}
 LOSSES = {**BASE, **CURVES, **RIVALS}
+# Of yes/no labels, one logit each, beside torch's.
+BINARY_SIZES, BINARY_BAR = ((4096, 100), (256, 1)), 1.3
+BINARY: dict[str, Callable] = {
+    "F.binary_cross_entropy_with_logits": F.binary_cross_entropy_with_logits
+} | {name: spec.function for name, spec in SPECS.items() if spec.family == "binary"}
 
 
 def batch(rows: int, classes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,6 +63,10 @@ def ratios(
 ) -> dict[str, float]:
     """Median time of each loss over that of the first; the first's own in seconds."""
     logits, target = batch(rows, classes)
+    if losses is BINARY:
+        target = (
+            torch.rand(rows, classes, generator=torch.Generator().manual_seed(1)) < 0.3
+        ).float()
     spent: dict[str, list[float]] = {name: [] for name in losses}
     stop = time.perf_counter() + seconds
     base, *others = losses
@@ -132,6 +141,10 @@ def main() -> None:
         | ratios(BASE | CURVES, rows, classes, options.seconds)
         for rows, classes in track(SIZES, description="timing", transient=True)
     }
+    binary = {
+        f"{rows}x{labels}": ratios(BINARY, rows, labels, options.seconds / 2)
+        for rows, labels in BINARY_SIZES
+    }
     peaks = {name: memory(name) for name in track(LOSSES, description="memory", transient=True)}
 
     machine = facts()
@@ -152,9 +165,18 @@ def main() -> None:
         peak = peaks[name]
         table.add_row(name, *cells, "–" if peak is None else f"{peak:.2f}")
     console.print(table)
+    table = Table(title=f"yes/no labels, ratio to torch's (bar {BINARY_BAR} at 4096×100)")
+    for title in ("loss", *binary):
+        table.add_column(title)
+    for name in BINARY:
+        each = [times[name] for times in binary.values()]
+        cells = (f"{one * 1e6:,.0f} µs" if name.startswith("F.") else f"{one:.2f}" for one in each)
+        table.add_row(name, *cells)
+    console.print(table)
     if not options.dry_run:
         path = RESULTS / "losses-cpu.json"
         result = {"machine": machine, "ratios": found, "peak_memory_in_logits": peaks}
+        result["binary_ratios"] = binary
         path.write_text(json.dumps(result, indent=1) + "\n")
         write_table(found, peaks, machine)
         console.print(f"written: {path}, and the table of docs/speed.md")

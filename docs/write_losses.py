@@ -7,14 +7,16 @@ import torch
 
 import expacc
 from expacc.contract import Reduction, Shift
+from expacc.functional.confusion import Average
 from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
-from expacc.registry import SPECS, LossSpec, list_losses
+from expacc.registry import SPECS, LossSpec
 
 # Types by the names that the stub gives them.
 TYPES = {
+    "Average": ("expacc.functional.confusion", Average),
     "Implementation": ("expacc.ops", Implementation),
     "NoiseName": ("expacc.ops.orthant.noise", NoiseName),
     "Reduction": ("expacc.contract", Reduction),
@@ -33,6 +35,9 @@ from a name, and `expacc.list_losses()` lists the names. With u = log p(target),
 {losses}
 
 ![Losses against wrong labels and their pull, against p(target)](figures/robust.svg)
+
+A binary loss at z is its sibling of two classes at the logits (0, z), and its curve the same.
+[ordinal.md](ordinal.md) compares the expected distance with cross entropy on ranked classes.
 
 Beside the losses: `expacc.LogitClip` shortens logits before any of them, and
 `expacc.EarlyLearningRegularization` adds to any of them a memory of each row's predictions. Some
@@ -140,7 +145,7 @@ def stub() -> str:
     for name, home in named.items():
         homes.setdefault(home, []).append(name)
     lines += [f"from {home} import {', '.join(sorted(names))}" for home, names in homes.items()]
-    classes = [stub_of(SPECS[name]) for name in list_losses() if name != "cross_entropy"]
+    classes = [stub_of(spec) for spec in SPECS.values() if spec.has_module]
     return STUB.format(imports="\n".join(sorted(lines)), classes="\n" + "\n".join(classes))
 
 

@@ -26,6 +26,7 @@ _HOMES = {
     "argmax_probabilities": "probabilities",
     "build_native": "ops",
     "clip_logits": "logit_clip",
+    "expected_confusion": "functional.confusion",
     "get_loss": "registry",
     "list_losses": "registry",
     "log_orthant_prob": "probabilities",
@@ -41,11 +42,8 @@ _ROOMS = {
 def _public() -> list[str]:
     """Every public name: those above, and a Module for each loss of the registry."""
     registry = import_module("expacc.registry")
-    modules = [registry.SPECS[name].module_name for name in registry.list_losses()]
-    return sorted(
-        {*_HOMES, *modules, "__version__", "baselines", "functional", "schedules"}
-        - {"CrossEntropyLoss"}  # torch's own
-    )
+    modules = [spec.module_name for spec in registry.SPECS.values() if spec.has_module]
+    return sorted({*_HOMES, *modules, "__version__", "baselines", "functional", "schedules"})
 
 
 def __getattr__(name: str) -> Any:

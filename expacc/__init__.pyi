@@ -8,6 +8,8 @@ from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
 from expacc.contract import Reduction, Shift
 from expacc.early_learning import EarlyLearningRegularization as EarlyLearningRegularization
+from expacc.functional.confusion import Average
+from expacc.functional.confusion import expected_confusion as expected_confusion
 from expacc.functional.exact import Standardize
 from expacc.logit_clip import LogitClip as LogitClip
 from expacc.logit_clip import clip_logits as clip_logits
@@ -116,6 +118,120 @@ class ExpectedErrorLoss(FunctionLoss):
         shift: Shift = 0.0,
         scale: float = 1.0,
         impl: Implementation = "auto",
+    ) -> None: ...
+
+class ExpectedDistanceLoss(FunctionLoss):
+    """Compute the distance from the true class expected when the winner is drawn."""
+
+    power: float
+    sigma: float | Tensor
+    noise: NoiseName
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        power: float = 1.0,
+        sigma: float | Tensor = 1.0,
+        noise: NoiseName = "gumbel",
+    ) -> None: ...
+
+class ExpectedBalancedErrorLoss(FunctionLoss):
+    """Compute 1 - balanced accuracy expected when the winner is drawn from noisy logits."""
+
+    sigma: float | Tensor
+    noise: NoiseName
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        sigma: float | Tensor = 1.0,
+        noise: NoiseName = "gumbel",
+    ) -> None: ...
+
+class ExpectedF1ErrorLoss(FunctionLoss):
+    """Compute 1 - F1 of the confusion matrix expected of noisy logits."""
+
+    average: Average
+    sigma: float | Tensor
+    noise: NoiseName
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+        average: Average = "macro",
+        sigma: float | Tensor = 1.0,
+        noise: NoiseName = "gumbel",
+    ) -> None: ...
+
+class BinaryExpectedErrorLoss(FunctionLoss):
+    """Compute the error rate expected when a yes is drawn with probability sigmoid(logit)."""
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+        pos_weight: Tensor | None = None,
+    ) -> None: ...
+
+class BinaryLeakyExpectedErrorLoss(FunctionLoss):
+    """Compute the binary expected error plus a small leak of binary cross entropy."""
+
+    leak: float
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+        pos_weight: Tensor | None = None,
+        leak: float = 0.1,
+    ) -> None: ...
+
+class BinaryMixedExpectedErrorLoss(FunctionLoss):
+    """Compute a mixture of binary cross entropy and binary expected error."""
+
+    focus: float
+    ce_weight: float | None
+    error_weight: float | None
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+        pos_weight: Tensor | None = None,
+        focus: float = 0.0,
+        ce_weight: float | None = None,
+        error_weight: float | None = None,
+    ) -> None: ...
+
+class BinaryExactLoss(FunctionLoss):
+    """Compute EXACT of yes/no labels, the error rate expected under Gaussian noise."""
+
+    sigma: float | Tensor
+    margin: float | None
+    log: bool
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        *,
+        reduction: Reduction = "mean",
+        pos_weight: Tensor | None = None,
+        sigma: float | Tensor = 1.0,
+        margin: float | None = None,
+        log: bool = False,
     ) -> None: ...
 
 class MeanAbsoluteErrorLoss(FunctionLoss):

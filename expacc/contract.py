@@ -324,3 +324,13 @@ def reduce_log_prob(
         return reduce_rows((mass * values).sum(CLASS_AXIS), batch)
     result = log_prob_loss(logits, target, formula, kept, factor, summed, dtype)
     return result.squeeze(0) if single and not summed else result
+
+
+# ------------------------------------------------------------------ for losses of other targets
+
+
+def output_dtype(logits: Tensor) -> torch.dtype:
+    """The dtype of a result, as in ``read_batch``."""
+    dtype = logits.dtype
+    short = dtype != torch.float32 and dtype != torch.float64
+    return torch.float32 if short and _autocasts(logits) else dtype

@@ -195,3 +195,39 @@ def check_weight(weight: object, logits: Tensor, classes: int) -> None:
             "weight must not require a gradient (it has none here, as in torch); "
             "got one that does. Use weight.detach()."
         )
+
+
+def check_binary_target(target: object, logits: Tensor) -> None:
+    """Raise unless ``target`` holds yes/no labels of the logits' shape; reads no number."""
+    if not isinstance(target, Tensor):
+        raise tensor_error("target", target)
+    if target.is_complex():
+        raise TypeError(f"target must hold real numbers in [0, 1]; got {target.dtype}.")
+    if target.shape != logits.shape:
+        raise ValueError(
+            f"target must have the logits' shape {tuple(logits.shape)}; got {tuple(target.shape)}."
+        )
+    if target.device != logits.device:
+        raise device_error("target", target, logits)
+
+
+def share_error(target: Tensor) -> Exception:
+    """For a target with a number outside of [0, 1]."""
+    worst = target[~((target >= 0) & (target <= 1))][0].item()
+    return ValueError(f"target must lie in [0, 1], 1 for a yes; got {worst}.")
+
+
+def check_factor(name: str, factor: object, logits: Tensor) -> None:
+    """Raise unless ``factor`` is a floating-point tensor that broadcasts to the logits' shape."""
+    if not isinstance(factor, Tensor):
+        raise tensor_error(name, factor)
+    if not factor.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor; got {factor.dtype}.")
+    ends = zip(factor.shape[::-1], logits.shape[::-1], strict=False)
+    if factor.ndim > logits.ndim or any(have not in (1, need) for have, need in ends):
+        raise ValueError(
+            f"{name} must broadcast to the logits' shape {tuple(logits.shape)}; "
+            f"got {tuple(factor.shape)}."
+        )
+    if factor.device != logits.device:
+        raise device_error(name, factor, logits)

@@ -15,22 +15,28 @@ from torch import Tensor, nn
 
 from expacc.contract import Reduction, legal_values
 from expacc.ops import Implementation
-from expacc.registry import REFERENCE, SPECS, LossSpec
+from expacc.registry import SPECS, LossSpec
 
 __all__ = ["FunctionLoss"]
 
-_SHARED = ("weight", "ignore_index", "reduction", "label_smoothing")
+_BUFFERS = ("weight", "pos_weight")
+_SHARED = (*_BUFFERS, "ignore_index", "reduction", "label_smoothing")
 _UNSAID = ("impl='auto'", "shift=0.0", "scale=1.0")  # where they change nothing
 
 
 class FunctionLoss(nn.Module):
-    """A loss function with its arguments; ``params`` names those that are its own."""
+    """A loss function with its arguments.
+
+    ``params`` names those that are its own, ``shared`` those that others have too.
+    """
 
     spec: ClassVar[LossSpec]
     function: ClassVar[Callable[..., Tensor]]
     params: ClassVar[tuple[str, ...]] = ()
+    shared: ClassVar[tuple[str, ...]] = ()
 
     weight: Tensor | None
+    pos_weight: Tensor | None  # and others, of those losses that have them
     impl: Implementation  # where it is one of the parameters
     ignore_index: int
     reduction: Reduction
@@ -38,9 +44,11 @@ class FunctionLoss(nn.Module):
 
     def _store(self, arguments: dict[str, Any]) -> None:
         nn.Module.__init__(self)
-        self.register_buffer("weight", arguments.pop("weight"))
         for name, value in arguments.items():
-            setattr(self, name, value)
+            if name in _BUFFERS:
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
         self._refuse_bad_arguments()
 
     def _refuse_bad_arguments(self) -> None:
@@ -52,6 +60,14 @@ class FunctionLoss(nn.Module):
                 if value.is_floating_point():
                     legal_values(name, value, low=0, open_low=True)
                 return
+        if self.spec.family == "binary":
+            factors = [getattr(self, name) for name in _BUFFERS]
+            shapes = [one.shape for one in factors if isinstance(one, Tensor)]
+            device = next((one.device for one in factors if isinstance(one, Tensor)), None)
+            shape: torch.Size = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
+            labels = torch.zeros(shape, device=device)
+            self(labels, labels)
+            return
         classes = len(self.weight) if isinstance(self.weight, Tensor) and self.weight.ndim else 1
         device = self.weight.device if isinstance(self.weight, Tensor) else None
         row = torch.zeros(1, classes, device=device)
@@ -67,40 +83,41 @@ class FunctionLoss(nn.Module):
         return type(self).function(
             logits,
             target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-            **{name: getattr(self, name) for name in self.params},
+            **{name: getattr(self, name) for name in (*self.shared, *self.params)},
         )
 
     def extra_repr(self) -> str:
         """Show the parameters, and the shared arguments that differ from their defaults."""
         shown = [f"{name}={getattr(self, name)!r}" for name in self.params]
         shown = [one for one in shown if one not in _UNSAID]
-        if self.weight is not None:
+        if self.spec.family != "binary" and self.weight is not None:
             shown.append(f"weight of {len(self.weight)} classes")
-        if self.ignore_index != -100:
-            shown.append(f"ignore_index={self.ignore_index}")
-        if self.reduction != "mean":
-            shown.append(f"reduction={self.reduction!r}")
-        if self.label_smoothing:
-            shown.append(f"label_smoothing={self.label_smoothing}")
+        elif self.spec.family == "binary":
+            factors = ((name, getattr(self, name)) for name in _BUFFERS)
+            shown += [f"{name} of shape {tuple(f.shape)}" for name, f in factors if f is not None]
+        usual = {"ignore_index": -100, "reduction": "mean", "label_smoothing": 0.0}
+        for name in self.shared:
+            if name in usual and getattr(self, name) != usual[name]:
+                shown.append(f"{name}={getattr(self, name)!r}")
         return ", ".join(shown)
 
 
 def _docstring(spec: LossSpec, text: str) -> str:
     """The function's, less logits and target, with what a Module returns and its own example."""
     text = re.sub(r"\n    logits: .*?(?=\n    weight: )", "", text, count=1, flags=re.S)
+    none = ""
+    if "\n    reduction: " in text:
+        each = "of the logits' shape" if spec.family == "binary" else "one value per row"
+        none = f", or {each}\n    for reduction 'none'"
     returns = (
-        "\nReturns:\n    The Module; called with (logits, target) it gives a scalar, or one value "
-        "per row for\n    reduction 'none', as the function "
-        f"``expacc.functional.{spec.function_name}`` does.\n\nRaises:"
+        f"\nReturns:\n    The Module; called with (logits, target) it gives a scalar{none}, as the "
+        f"function\n    ``expacc.functional.{spec.function_name}`` does.\n\nRaises:"
     )
     text = re.sub(r"\nReturns:\n.*?\nRaises:", lambda _: returns, text, count=1, flags=re.S)
+    target = "torch.ones(2, 3)" if spec.family == "binary" else "torch.tensor([0, 2])"
     example = (
         f"\nExample:\n    >>> loss = {spec.module_name}()\n"
-        "    >>> loss(torch.zeros(2, 3, requires_grad=True), torch.tensor([0, 2])).backward()\n"
+        f"    >>> loss(torch.zeros(2, 3, requires_grad=True), {target}).backward()\n"
         "\nReference:"
     )
     return re.sub(r"\nExample:\n.*?\nReference:", lambda _: example, text, count=1, flags=re.S)
@@ -125,12 +142,13 @@ def _module_of(spec: LossSpec, function: Callable[..., Tensor]) -> type[Function
         "spec": spec,
         "function": staticmethod(function),
         "params": tuple(one.name for one in arguments if one.name not in _SHARED),
+        "shared": tuple(one.name for one in arguments if one.name in _SHARED),
     }
     return type(spec.module_name, (FunctionLoss,), body)
 
 
 for _spec in SPECS.values():
-    if not _spec.needs and _spec.name != REFERENCE and _spec.function is not None:
+    if _spec.has_module and _spec.function is not None:
         globals()[_spec.module_name] = _module_of(_spec, _spec.function)
         __all__.append(_spec.module_name)
 

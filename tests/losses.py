@@ -84,6 +84,7 @@ class LossRow:
     logits: bool = True  # of any shape, some of them masked; else features of a linear layer
     gradient_bound: float = np.inf  # of |dL/dlogits|, where the papers give one
     adapt: Callable[..., Tensor] | None = None  # to (logits, target, weight, …)
+    ordered: bool = False  # its classes are ranked: of all permutations only the reversal is free
 
     def __post_init__(self) -> None:
         if not self.curve:
@@ -644,6 +645,34 @@ LOSSES += (
         curve=False,
     ),
 )
+
+
+def _mp_distance(row, power=1.0, sigma=1.0):
+    parts = {
+        j: mp.exp((mp.mpf(z) - mp.mpf(row.logits[row.target])) / mp.mpf(sigma))
+        for j, z in enumerate(row.logits)
+        if j != row.target and z > -float("inf")
+    }
+    costs = mp.fsum(abs(j - row.target) ** mp.mpf(power) * part for j, part in parts.items())
+    return costs / (1 + mp.fsum(parts.values()))
+
+
+def _np_distance(p, y, z, power=1.0, sigma=1.0):
+    p = np.exp(z / sigma) / np.exp(z / sigma).sum(1, keepdims=True)
+    cost = np.abs(np.subtract.outer(np.arange(p.shape[1]), np.arange(p.shape[1]))) ** power
+    return (cost[y] * p).sum(1)
+
+
+LOSSES += (
+    LossRow(
+        "expected_distance",
+        numpy=_np_distance,
+        exact=_mp_distance,
+        settings=({}, {"power": 2}, {"power": 1.5, "sigma": 2.0}),
+        curve=False,
+        ordered=True,
+    ),
+)
 # Losses that make their logits themselves: under the laws of rows (N, C) of finite features.
 HEADS = (
     LossRow(
@@ -674,5 +703,136 @@ def every_case(where: Callable[[LossRow], bool] = lambda row: row.logits):
         for row in LOSSES + HEADS
         for params in row.settings
         if where(row)
+    }
+    return pytest.mark.parametrize(("row", "numbers"), cases.values(), ids=cases)
+
+
+# ------------------------------------------------------------------------ yes/no labels
+
+
+@dataclass(frozen=True)
+class BinaryRow:
+    """A loss of one logit per label: under the laws of ``test_binary.py``.
+
+    ``exact`` is the loss of a yes at z in mpmath; ``sibling`` that of two classes, whose loss of
+    logits (0, z) it must equal.
+    """
+
+    name: str
+    exact: Callable[..., Any]
+    sibling: Callable[..., Tensor]
+    settings: tuple[dict[str, Any], ...] = ({},)
+    gaussian: bool = False
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        return SPECS[self.name].function
+
+    @property
+    def module(self) -> type[nn.Module]:
+        return SPECS[self.name].module
+
+
+def _mp_binary_mixture(z, **params):
+    ce, error = _mixture_weights(**params)
+    odds = mp.exp(-mp.mpf(z))
+    return (mp.mpf(ce) * mp.log1p(odds) if ce else 0) + mp.mpf(error) * odds / (1 + odds)
+
+
+def _mp_binary_exact(z, sigma=1.0, margin=None, log=False):
+    lead = min(mp.mpf(z), mp.mpf(margin)) if margin else mp.mpf(z)
+    error = mp.erfc(lead / (2 * mp.mpf(sigma))) / 2
+    if not log:
+        return error
+    return -mp.log1p(-error) if lead > 0 else -mp.log(mp.erfc(-lead / (2 * mp.mpf(sigma))) / 2)
+
+
+def _exact_of_two(logits, target, **options):
+    return functional.exact_error(logits, target, standardize=False, **options)
+
+
+BINARY = (
+    BinaryRow(
+        "binary_expected_error",
+        exact=lambda z: _mp_binary_mixture(z, focus=0.5),
+        sibling=functional.expected_error,
+    ),
+    BinaryRow(
+        "binary_leaky_expected_error",
+        exact=lambda z, leak=0.1: _mp_binary_mixture(z, ce_weight=leak, error_weight=1),
+        sibling=functional.leaky_expected_error,
+        settings=({}, {"leak": 0.0}, {"leak": 2.0}),
+    ),
+    BinaryRow(
+        "binary_mixed_expected_error",
+        exact=_mp_binary_mixture,
+        sibling=functional.mixed_expected_error,
+        settings=(
+            {},
+            {"focus": 0.3},
+            {"focus": 0.5},
+            {"ce_weight": 1.0, "error_weight": 0.0},
+            {"ce_weight": 0.0, "error_weight": 3.0},
+        ),
+    ),
+    BinaryRow(
+        "binary_exact",
+        exact=_mp_binary_exact,
+        sibling=_exact_of_two,
+        settings=({}, {"sigma": 0.5}, {"sigma": 2.0, "margin": 1.0}, {"log": True}),
+        gaussian=True,
+    ),
+)
+
+
+# ----------------------------------------------------------------------- losses of a batch
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """A loss of a whole batch, without a reduction: under the laws of ``test_batch_losses.py``.
+
+    ``numpy`` takes the expected confusion matrix.
+    """
+
+    name: str
+    numpy: Callable[..., float]
+    settings: tuple[dict[str, Any], ...] = ({},)
+
+    @property
+    def function(self) -> Callable[..., Tensor]:
+        return SPECS[self.name].function
+
+    @property
+    def module(self) -> type[nn.Module]:
+        return SPECS[self.name].module
+
+
+def _np_balanced(matrix, weight):
+    there = matrix.sum(1) > 0
+    recall = np.diag(matrix)[there] / matrix.sum(1)[there]
+    return 1 - np.average(recall, weights=weight[there])
+
+
+def _np_f1(matrix, weight, average="macro"):
+    hits, either = 2 * np.diag(matrix), matrix.sum(0) + matrix.sum(1)
+    if average == "micro":
+        return 1 - (weight * hits).sum() / (weight * either).sum()
+    there = matrix.sum(1) > 0
+    return 1 - np.average(hits[there] / either[there], weights=weight[there])
+
+
+BATCH = (
+    BatchRow("expected_balanced_error", numpy=_np_balanced),
+    BatchRow("expected_f1_error", numpy=_np_f1, settings=({}, {"average": "micro"})),
+)
+
+
+def every_setting(rows):
+    """Run a test for every loss and setting of ``rows``."""
+    cases = {
+        row.name + "".join(f"-{key}={value}" for key, value in params.items()): (row, params)
+        for row in rows
+        for params in row.settings
     }
     return pytest.mark.parametrize(("row", "numbers"), cases.values(), ids=cases)

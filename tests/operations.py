@@ -12,7 +12,7 @@ from expacc import functional
 from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.registry import SPECS
-from expacc.training import robust_slopes
+from expacc.training import loss_slopes, robust_slopes
 from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge, moved
 
 CLASSES = 6
@@ -62,6 +62,15 @@ OPERATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "expected_cost of probabilities": lambda z: functional.expected_cost(
         z, mix_of(z), costs_of(z), reduction="none"
     ),
+    **{
+        f"expected_distance {noise}": lambda z, noise=noise: functional.expected_distance(
+            z, labels_of(z), power=2, noise=noise, reduction="none"
+        )
+        for noise in NOISES
+    },
+    "expected_distance, sigma per row": lambda z: functional.expected_distance(
+        z, mix_of(z), sigma=_row_sigma(z), noise="normal", reduction="none"
+    ),
     "expected_cost, sigma per row": lambda z: functional.expected_cost(
         z, labels_of(z), costs_of(z), sigma=_row_sigma(z), noise="normal", reduction="none"
     ),
@@ -98,6 +107,12 @@ SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers 
 SLOPES = {name: along(curve) for name, curve in CURVES.items()}
 SLOPES |= {f"{name} moved": along(moved(curve)) for name, curve in CURVES.items()}
 SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge, **robust_slopes.SLOPES}
+SLOPES |= {
+    "expected_distance": loss_slopes.expected_distance,
+    "expected_balanced_error": loss_slopes.expected_balanced_error,
+    "expected_f1_error macro": loss_slopes.expected_f1_error("macro"),
+    "expected_f1_error micro": loss_slopes.expected_f1_error("micro"),
+}
 SLOPES |= {f"exact {a} {b}": exact(a, b) for a in (True, False) for b in (True, False)}
 
 

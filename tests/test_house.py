@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from losses import HEADS, LOSSES
+from losses import BATCH, BINARY, HEADS, LOSSES
 
 import expacc
 from expacc import functional, registry, stats
@@ -170,7 +170,7 @@ def test_every_loss_has_a_spec_and_a_row():
     public = {name for name in expacc.__all__ if name.endswith("Loss")}
     assert modules == public - {"ScheduledLoss"}
     others = {"cross_entropy", "max_mahalanobis_center"}  # torch's; features: test_centers.py
-    assert {row.name for row in LOSSES + HEADS} == SPECS.keys() - others
+    assert {row.name for row in LOSSES + HEADS + BINARY + BATCH} == SPECS.keys() - others
     assert set(expacc.baselines.__all__) < set(functional.__all__)
 
 

@@ -107,6 +107,8 @@ SETTINGS = [(name, {}) for name in LOSS_NAMES] + [
     ("asymmetric_generalized_cross_entropy", {"a": 6.0, "q": 1.5}),
     ("asymmetric_unhinged", {"a": 1.3, "q": 0.5}),
     ("asymmetric_exponential", {"a": 0.4}),
+    ("expected_distance", {"power": 2.0, "sigma": 0.5}),
+    ("expected_f1_error", {"average": "micro"}),
     ("exact", {"sigma": 0.5, "margin": 0.8}),
     ("exact", {"sigma": 2.0, "standardize": False}),
     ("exact", {"sigma": 1.0, "noise": "gumbel"}),
@@ -165,12 +167,19 @@ def test_loss_objects_are_the_named_losses():
     for loss, name in (
         (expacc.ExactLoss(sigma=2.0, margin=1.0), "exact"),
         (expacc.HingeLoss(), "hinge"),
+        (expacc.ExpectedDistanceLoss(power=2.0), "expected_distance"),
+        (expacc.ExpectedF1ErrorLoss(average="micro"), "expected_f1_error"),
         (nn.CrossEntropyLoss(), "cross_entropy"),
         (expacc.FocalLoss(alpha=None), "focal"),
         (expacc.SymmetricCrossEntropyLoss(ce_weight=2.0), "symmetric_cross_entropy"),
         (expacc.MixedExpectedErrorLoss(ce_weight=1.0, error_weight=2.0), "mixed_expected_error"),
     ):
         assert objective_of(loss).kind[0] == name
+    for loss in (  # which the named form does not have
+        expacc.ExpectedDistanceLoss(noise="normal"),
+        expacc.ExpectedF1ErrorLoss(sigma=2.0),
+    ):
+        assert objective_of(loss).kind[0] == type(loss).__name__
     scheduled = expacc.ScheduledLoss(expacc.MixedExpectedErrorLoss(), focus=focus_gradual)
     assert objective_of(scheduled).at(1.0) == {"ce_weight": 0.0, "error_weight": 1.0}
 

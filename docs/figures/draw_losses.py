@@ -14,8 +14,10 @@ import torch
 from expacc.registry import SPECS, list_losses
 
 # Two classes, so that p(target) is the whole story; a loss of the rivals alone, or with noise of
-# its own, is no curve over it.
-LEFT_OUT = ["complement_entropy", "exact"]
+# its own, is no curve over it; nor is that of a whole batch. The expected distance of two classes
+# is the expected error.
+LEFT_OUT = ["complement_entropy", "exact", "expected_distance"]
+LEFT_OUT += ["expected_balanced_error", "expected_f1_error"]
 # By their largest pull they are the mean absolute error or nearly so.
 LEFT_OUT += ["reverse_cross_entropy", "symmetric_cross_entropy", "asymmetric_exponential"]
 LEFT_OUT += [f"normalized_and_{a}" for a in ("reverse_cross_entropy", "asymmetric_exponential")]

@@ -81,7 +81,8 @@ def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
             values = 100 * np.array(list(entry.folds.values()))
             style = look[entry.loss]
             axes.plot(
-                values, np.full(len(values), place), style.marker, color=style.colour, ms=5.5,
+                values, np.full(len(values), place), ls="", marker=style.marker,
+                color=style.colour, ms=5.5,
                 alpha=0.75, mew=0,
             )  # fmt: skip
             mean = values.mean()
@@ -131,7 +132,9 @@ def _draw_gaps(gaps: Sequence[_Gap], look: Mapping[str, Look]) -> Drawing:
             below = np.full(len(parts), place + 0.25)
             axes.plot(parts, below, ".", color=style.colour, alpha=0.5, ms=5.5, mew=0)
             mean = 100 * gap.mean
-            axes.plot(mean, place, style.marker, color=style.colour, ms=7.5, mec="none")
+            axes.plot(
+                mean, place, ls="", marker=style.marker, color=style.colour, ms=7.5, mec="none"
+            )
         return figure
 
     return draw
@@ -286,7 +289,7 @@ def rank_chart(
         axes = figure.add_subplot()
         for place, (name, rank) in enumerate(zip(ranks.names, ranks.mean_ranks, strict=True)):
             style = looks[name]
-            axes.plot(rank, place, style.marker, color=style.colour, ms=8, mew=0)
+            axes.plot(rank, place, ls="", marker=style.marker, color=style.colour, ms=8, mew=0)
             axes.annotate(
                 f"{rank:.2f}", (rank, place), (0, 7), textcoords="offset points", ha="center",
                 color=MUTED, fontsize=8.5,

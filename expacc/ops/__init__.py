@@ -7,6 +7,14 @@ Everything here takes logits with the classes on axis 1, (N, C, …), and labels
 import torch
 from torch import Tensor
 
+from expacc.ops.binary import (
+    BinaryCurve,
+    BinaryPlan,
+    compose_binary_loss,
+    eager_binary_loss,
+    exact_curve,
+    mixture_curve,
+)
 from expacc.ops.class_sums import RowLoss, RowPlan, Share, compose_all, row_loss
 from expacc.ops.dispatch import (
     CLASS_AXIS,
@@ -40,6 +48,8 @@ __all__ = [
     "CLASS_AXIS",
     "IDENTITY",
     "IMPLEMENTATIONS",
+    "BinaryCurve",
+    "BinaryPlan",
     "Formula",
     "Implementation",
     "RowLoss",
@@ -50,13 +60,17 @@ __all__ = [
     "apply_formula",
     "build_native",
     "compose_all",
+    "compose_binary_loss",
     "compute_dtype",
     "contest",
+    "eager_binary_loss",
     "error_of",
+    "exact_curve",
     "fused_exact",
     "fused_mixture",
     "is_plain_eager",
     "log_prob_loss",
+    "mixture_curve",
     "orthant_chance",
     "orthant_logs",
     "rival_cost",

@@ -2,7 +2,8 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and ``python docs/write_losses.py``.
+in ``ours.py``, ``tasks.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
+``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
 """
@@ -124,7 +125,7 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
     """Make a loss Module from its name, as a line of a configuration file would.
 
     Args:
-        name: one of ``list_losses()``, or 'max_mahalanobis_center'.
+        name: one of ``list_losses()``, a binary one, or 'max_mahalanobis_center'.
         classes: how many there are, for the parameters that a loss's paper chose for the nearer of
             10 and 100 (docs/losses.md has both); without it those for 10, the usual ones.
         **arguments: of the Module: ``weight``, ``ignore_index``, ``reduction``,

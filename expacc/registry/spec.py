@@ -15,7 +15,7 @@ __all__ = ["REFERENCE", "Family", "LossSpec", "Pull", "Range"]
 Pull = Callable[["Tensor", Mapping[str, "Tensor"]], "Tensor"]
 # (least, largest, usual): searched by equal ratios; the usual may depend on the number of rows.
 Range = tuple[float, float, float | Callable[[int], float]]
-Family = Literal["reference", "ours", "robust", "classic"]
+Family = Literal["reference", "ours", "robust", "classic", "binary"]
 REFERENCE = "cross_entropy"  # what all others are compared with
 MOVES = ("shift", "scale")  # of the soft margin: arguments of every curve over u
 MIXTURE = ("ce_weight", "error_weight")  # in place of a focus
@@ -38,7 +38,8 @@ class LossSpec:
         formula: the value of a row, with u = log p(target), p = e^u and logits z.
         source: paper and equation.
         when: to use it.
-        family: 'ours'; 'robust', made against wrong labels; or 'classic'.
+        family: 'ours'; 'robust', made against wrong labels; 'classic'; or 'binary', ours for yes/no
+            labels.
         needs: what it takes beside logits and labels; such a loss is no choice of the trainer and
             of ``compare``, and the fields below say nothing.
         look: colour by day and by night, marker and dash, as matplotlib names them.
@@ -125,6 +126,11 @@ class LossSpec:
     def by_classes(self, classes: int) -> Mapping[str, float]:
         """What its paper chose instead of ``defaults`` for so many classes."""
         return self.hundred if classes > _MANY_CLASSES else {}
+
+    @property
+    def has_module(self) -> bool:
+        """Is a Module made of its function, which takes (logits, target) and settings alone?"""
+        return (not self.needs or self.family == "binary") and self.name != REFERENCE
 
     @property
     def module_name(self) -> str:

@@ -29,6 +29,9 @@ __all__ = [
     "along",
     "cross_entropy",
     "exact",
+    "expected_balanced_error",
+    "expected_distance",
+    "expected_f1_error",
     "hinge",
     "moved",
 ]
@@ -218,3 +221,65 @@ def _win(
         win.mul_(within)
     total = torch.empty_like(logits).scatter_(1, rivals, win)
     return total.scatter_(1, labels, win.sum(1, keepdim=True).neg_()), win, units
+
+
+# ------------------------------------------------------------------------------- other tasks
+
+
+def expected_distance(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
+    """dL/dlogits_j = P_j (|y - j|^power - L) / sigma."""
+    sigma = numbers["sigma"]
+    probs = logits.div(sigma).softmax(1)
+    distance = (_places(logits.shape[1], logits.device) - batch.labels).abs().to(logits.dtype)
+    return _of_costs(probs, distance.pow_(numbers["power"])).mul_(batch.share / sigma)
+
+
+def _of_costs(probs: Tensor, costs: Tensor) -> Tensor:
+    """P_j (cost_j - Σ_k cost_k P_k), the slope of Σ_j cost_j P_j."""
+    return costs.sub_((probs * costs).sum(1, keepdim=True)).mul_(probs)
+
+
+def _shares(batch: Batch, like: Tensor) -> Tensor:
+    """Each row's part of its run's mean, (R, 1, B)."""
+    if isinstance(batch.share, Tensor):
+        return batch.share
+    return like.new_full((1, 1, 1), batch.share).expand(batch.labels.shape)
+
+
+def _by_class(values: Tensor, batch: Batch, classes: int) -> Tensor:
+    """Sums over the rows of each class, (R, C, 1)."""
+    runs = len(batch.labels)
+    sums = values.new_zeros(runs, classes)
+    return sums.scatter_add_(1, batch.labels[:, 0], values[:, 0]).unsqueeze(2)
+
+
+def expected_balanced_error(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
+    """That of the expected error, each row's share divided by its class's and the classes."""
+    share = _shares(batch, logits)
+    count = _by_class(share, batch, logits.shape[1])
+    present = (count > 0).sum(1, keepdim=True).clamp(min=1)
+    own = count.expand_as(logits).gather(1, batch.labels)
+    share = share / (torch.where(own > 0, own, 1) * present)
+    return along(lambda u, _: u.exp())(logits, Batch(batch.labels, share, batch.total), numbers)
+
+
+def expected_f1_error(average: str) -> Slope:
+    """G = dL/dM of the expected confusion matrix M is a matrix of costs."""
+
+    def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
+        if average == "micro":  # with one label per row, the expected error
+            return along(lambda u, _: u.exp())(logits, batch, numbers)
+        probs, share = logits.softmax(1), _shares(batch, logits)
+        classes = logits.shape[1]
+        count = _by_class(share, batch, classes)
+        hits = _by_class(share * probs.gather(1, batch.labels), batch, classes)
+        either = count + (probs * share).sum(2, keepdim=True)
+        present = count > 0
+        # F1_c = 2 hits_c / either_c, and both grow with P_c: one by 1 at the label, one always
+        unit = 1 / (torch.where(present, either, 1) * present.sum(1, keepdim=True).clamp(min=1))
+        unit = unit * present
+        costs = (unit * hits * 2 / torch.where(present, either, 1)).expand_as(logits).contiguous()
+        costs.scatter_add_(1, batch.labels, unit.expand_as(logits).gather(1, batch.labels) * -2)
+        return _of_costs(probs, costs).mul_(share)
+
+    return slope

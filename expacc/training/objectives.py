@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -127,6 +128,7 @@ def _function(spec: LossSpec) -> Callable[..., Tensor]:
 def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> Objective:
     if spec.slope == "exact":
         return _exact_objective(values, options)
+    slope: Any
     if callable(spec.slope):
         if "truncation" in values and values["truncation"] is None:
             values["truncation"] = 0.0
@@ -135,6 +137,8 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
         slope = along(spec.slope)
     elif spec.slope is not None:
         slope = robust_slopes.SLOPES.get(spec.slope) or getattr(loss_slopes, spec.slope)
+        if options:
+            return Objective(spec.name, (spec.base, *options.items()), slope(**options), values)
     else:
         slope = _by_rows(_function(spec))
     return Objective(spec.name, (spec.base,), slope, values)
@@ -254,6 +258,8 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if spec is None or not plain:
         return loss, {}
     keys = [*spec.defaults, *spec.options]
+    if not _are_usual(loss, {*keys, *MOVES, "impl", "focus", "ce_weight", "error_weight"}):
+        return loss, {}
     if spec.name == "mixed_expected_error" and getattr(loss, "ce_weight", None) is not None:
         keys = ["ce_weight", "error_weight"]
     if callable(spec.slope):
@@ -262,3 +268,10 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if numbers.get("alpha", 0) is None:  # of the focal loss
         numbers["alpha"] = 1.0
     return spec.name, numbers
+
+
+def _are_usual(loss: nn.Module, known: set[str]) -> bool:
+    """Are all other parameters of one of our Modules where they start?"""
+    starts = inspect.signature(type(loss)).parameters
+    others = [name for name in getattr(loss, "params", ()) if name not in known]
+    return all(getattr(loss, name) == starts[name].default for name in others)

@@ -305,7 +305,7 @@ def _column_of_ranks(ranks: CriticalDifference, width: float) -> Figure:
     axes = figure.add_subplot()
     for place, (name, rank) in enumerate(zip(ranks.names, ranks.mean_ranks, strict=True)):
         style = look_of(name)
-        axes.plot(rank, place, style.marker, color=style.colour, ms=8, mew=0)
+        axes.plot(rank, place, ls="", marker=style.marker, color=style.colour, ms=8, mew=0)
         axes.annotate(
             f"{rank:.2f}", (rank, place), (0, 7), textcoords="offset points", ha="center",
             color=MUTED, fontsize=8.5,
