@@ -10,7 +10,7 @@ is on clean test rows.
     python benchmarks/many_classes.py tables --data DIR [--device cuda] --out parts/tables.json
     python benchmarks/many_classes.py pictures --data DIR --sets mnist --seeds 0 --device cuda \
         --out parts/mnist-0.json
-    python benchmarks/many_classes.py gather parts/*.json      writes results/many-classes.json
+    python benchmarks/many_classes.py gather parts/*.json      writes results/ and docs/many-classes.md
 """
 
 import argparse
@@ -28,6 +28,7 @@ from machine import RESULTS, facts
 from torch import nn
 
 import expacc
+from expacc.registry import SPECS
 from expacc.schedules import focus_gradual
 from expacc.training import Model, Run, TensorTable, TrainConfig, train_runs
 
@@ -271,12 +272,23 @@ def gather(parts: list[Path]) -> None:
                 merged[key] = row
     target = RESULTS / "many-classes.json"
     target.write_text(json.dumps({"facts": about[0], "rows": list(merged.values())}, indent=1))
-    lines = defaultdict(dict)
+    lines: dict[tuple, dict] = defaultdict(dict)
     for (name, model, noise, loss, shift), row in merged.items():
         lines[name, row["classes"], model, noise][loss, shift] = 100 * np.mean(row["accuracies"])
-    print("set | classes | model | wrong |", " | ".join(f"{n} {s or ''}" for n, s in METHODS))
-    for line, cells in lines.items():
-        print(*line, *(f"{cells.get(method, math.nan):.1f}" for method in METHODS), sep=" | ")
+    head = ["data", "classes", "model", "wrong", *(SPECS[name].label for name in LOSSES)]
+    table = [head, ["---"] * len(head)]
+    for (name, classes, model, noise), cells in lines.items():
+        told = [
+            " → ".join(f"{cells[loss, s]:.1f}" for s in SHIFTS if (loss, s) in cells)
+            for loss in LOSSES
+        ]
+        table.append([name, str(classes), model, f"{noise:.0%}", *told])
+    text = "\n".join(f"| {' | '.join(row)} |" for row in table)
+    print(text)
+    page = RESULTS.parent.parent / "docs" / "many-classes.md"
+    before, rest = page.read_text().split("<!-- many classes -->")
+    after = rest.split("<!-- /many classes -->")[1]
+    page.write_text(f"{before}<!-- many classes -->\n{text}\n<!-- /many classes -->{after}")
 
 
 def main() -> None:

@@ -97,6 +97,7 @@ OURS: tuple[LossSpec, ...] = (
         family="ours",
         look=("#b8578e", "#e58fc0", "v", "--"),
         slope=lambda u, n: u.exp(),
+        params_of=lambda found: {"shift": "auto"},  # from random weights (docs/many-classes.md)
         for_accuracy=True,
     ),
     LossSpec(
