@@ -10,7 +10,7 @@ is on clean test rows.
     python benchmarks/many_classes.py tables --data DIR [--device cuda] --out parts/tables.json
     python benchmarks/many_classes.py pictures --data DIR --sets mnist --seeds 0 --device cuda \
         --out parts/mnist-0.json
-    python benchmarks/many_classes.py gather parts/*.json      writes results/ and docs/many-classes.md
+    python benchmarks/many_classes.py gather parts/*.json    writes results/ and the page
 """
 
 import argparse
