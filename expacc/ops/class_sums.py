@@ -345,12 +345,12 @@ def _class_sum(
 ) -> Tensor:
     """Σ_{j≠y} g(log p_j) over the classes that are not masked."""
     sums = torch.empty_like(offset)
-    narrow = offset.to(top.dtype)
+    narrow = offset if ctx.masked else offset.to(top.dtype)
     for block, labels, highest, less, out in split_rows(ctx.step, logits, index, top, narrow, sums):
         log_probs = torch.sub(block.to(narrow.dtype), highest).sub_(less)
         values = curve.value(log_probs).scatter_(CLASS_AXIS, labels, 0)
         if ctx.masked:
-            values = torch.where(log_probs == -torch.inf, 0, values).double()
+            values = torch.where(log_probs == -torch.inf, 0, values)
         out.copy_(values.sum(CLASS_AXIS, keepdim=True))
     return sums
 
@@ -394,4 +394,7 @@ def _spread(
         found.add_(extra)
     if found is not grad:
         grad.copy_(found)
-    grad.scatter_(CLASS_AXIS, labels, (along * error - prob * through).to(grad.dtype))
+    pull = (along * error - prob * through).to(grad.dtype)
+    grad.scatter_(CLASS_AXIS, labels, pull)
+    if logits.shape[CLASS_AXIS] == 2:  # an only rival may have next to nothing, as the label
+        grad.scatter_(CLASS_AXIS, 1 - labels, -pull)
