@@ -54,7 +54,7 @@ class Share(NamedTuple):
     def rest(self, rest: Tensor) -> Tensor:
         """The sum, neither infinite nor 0: without rivals a part is 0 of something."""
         limits = torch.finfo(rest.dtype)
-        least = limits.tiny**0.5
+        least = limits.tiny**0.9
         if self.complement:
             return rest.clamp(min=least)
         return rest.clamp(min=limits.min / 4, max=-least)
