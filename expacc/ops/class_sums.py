@@ -187,8 +187,7 @@ def _reduce(values: Tensor, plan: RowPlan) -> Tensor:
 def _small_parts(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """(z_j - z_y, their sum, p_j/p_y with 0 at the label, their sum), or None if not finite.
 
-    Of three classes or more: the log p of an only rival may be next to nothing, and would be what
-    two numbers leave.
+    Of three classes or more: an only rival's log p may be next to nothing, where numbers cancel.
     """
     ahead = logits.clone() if logits.dtype == torch.float64 else logits.double()
     ahead.sub_(ahead.gather(CLASS_AXIS, index))
@@ -371,10 +370,11 @@ def _spread(
 ) -> None:
     """The gradient of a block."""
     work = top.dtype
-    fallen = torch.sub(logits.to(work), top)
-    powers = torch.exp(fallen, out=grad if grad.dtype == work else None)
-    through = torch.zeros_like(along)  # Σ L_R G
-    level, extra = torch.zeros_like(top), None
+    out = grad if grad.dtype == work else None
+    plain = not masked and all(share.curve is IDENTITY for share in loss.shares)
+    fallen = torch.sub(logits.to(work), top, out=out if plain else None)
+    powers = torch.exp(fallen, out=out)
+    through, level, extra = torch.zeros_like(along), torch.zeros_like(top), None  # Σ L_R G first
     for share, lift in zip(loss.shares, lifts, strict=True):
         if share.curve is IDENTITY and not masked:
             through = torch.add(through, lift, alpha=logits.shape[CLASS_AXIS] - 1)
@@ -389,7 +389,7 @@ def _spread(
         slopes.mul_(lift.to(work))
         extra = slopes if extra is None else extra.add_(slopes)
     push = (-(along + through) * part).to(work)
-    found = torch.addcmul(level, powers, push, out=grad if grad.dtype == work else None)
+    found = torch.addcmul(level, powers, push, out=out)
     if extra is not None:
         found.add_(extra)
     if found is not grad:
