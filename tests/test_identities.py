@@ -1,8 +1,10 @@
 """Identities between the losses, limits, and where gradients peak."""
 
+import mpmath as mp
 import torch
 import torch.nn.functional as F
 
+import expacc
 from expacc import baselines, functional
 
 Z = torch.randn(40, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
@@ -115,3 +117,63 @@ def test_complement_entropy_does_not_see_the_true_class():
     )
     uniform = baselines.complement_entropy(torch.zeros(1, 6).double(), torch.tensor([2]))
     close(uniform, -torch.tensor(5.0).double().log())
+
+
+# ------------------------------------------------------------------ losses against wrong labels
+
+
+def test_rivals_that_are_ours_under_another_name():
+    error = rows(functional.expected_error)
+    constant = -torch.tensor(1e-4).double().log().item()
+    torch.testing.assert_close(rows(baselines.reverse_cross_entropy), error * 9.210340371976182)
+    close(
+        rows(baselines.symmetric_cross_entropy, ce_weight=0.3, rce_weight=2.0),
+        rows(functional.mixed_expected_error, ce_weight=0.3, error_weight=2 * 9.210340371976182),
+    )
+    assert abs(constant - 9.2103) < 1e-4
+    close(rows(baselines.taylor_cross_entropy, terms=1), error)
+    close(rows(baselines.asymmetric_unhinged, a=3.0, q=1.0), error)
+    close(rows(baselines.normalized_focal, gamma=0.0), rows(baselines.normalized_cross_entropy))
+
+
+def test_limits_of_rivals():
+    error, entropy = rows(functional.expected_error), F.cross_entropy(Z, Y, reduction="none")
+    near = rows(baselines.jensen_shannon, label_share=1e-12)
+    torch.testing.assert_close(near, entropy, rtol=1e-6, atol=1e-12)
+    near = rows(baselines.jensen_shannon, label_share=1 - 1e-15)
+    torch.testing.assert_close(near, error, rtol=0.05, atol=1e-12)  # as 1 / log(1 - share)
+    sure = entropy < 2
+    near = rows(baselines.taylor_cross_entropy, terms=400)
+    torch.testing.assert_close(near[sure], entropy[sure], rtol=1e-9, atol=1e-12)
+    near = rows(baselines.asymmetric_generalized_cross_entropy, a=1e-12, q=0.7)
+    torch.testing.assert_close(near, rows(baselines.generalized_cross_entropy), rtol=1e-9, atol=0)
+
+
+def test_normalized_losses_sum_to_one_over_the_labels():
+    for function in (baselines.normalized_cross_entropy, baselines.normalized_focal):
+        labels = torch.arange(6)
+        total = function(Z[:1].expand(6, 6), labels, reduction="sum")
+        close(total, torch.ones_like(total))
+
+
+def test_normalized_gradients_live_where_p_underflows():
+    """Two classes far apart: dL/dz_y = (1 - p)/S - (u/S²)(1 - 2p), by mpmath."""
+    for far in (50.0, 200.0, 600.0):
+        for label in (0, 1):
+            leaf = torch.tensor([[far, 0.0]], dtype=torch.float64, requires_grad=True)
+            value = baselines.normalized_cross_entropy(leaf, torch.tensor([label]))
+            (grad,) = torch.autograd.grad(value, leaf)
+            with mp.workdps(600):
+                odds = mp.exp(-mp.mpf(far) if label == 0 else mp.mpf(far))
+                u, p = -mp.log1p(odds), 1 / (1 + odds)
+                total = u + mp.log(odds) + u
+                true = (1 - p) / total - u / total**2 * (1 - 2 * p)
+            assert abs(grad[0, label].item() - true) <= 1e-12 * abs(true)
+            assert grad[0, 1 - label] == -grad[0, label]
+
+
+def test_numbers_for_many_classes():
+    few, many = (expacc.get_loss("symmetric_cross_entropy", classes=c) for c in (31, 32))
+    assert (few.ce_weight, few.rce_weight) == (0.1, 1.0)
+    assert (many.ce_weight, many.rce_weight) == (6.0, 0.1)
+    assert expacc.get_loss("jensen_shannon", classes=100, label_share=0.5).label_share == 0.5

@@ -54,7 +54,7 @@ class Share(NamedTuple):
     def rest(self, rest: Tensor) -> Tensor:
         """The sum, neither infinite nor 0: without rivals a part is 0 of something."""
         limits = torch.finfo(rest.dtype)
-        least = limits.tiny**0.5
+        least = limits.tiny**0.9
         if self.complement:
             return rest.clamp(min=least)
         return rest.clamp(min=limits.min / 4, max=-least)
@@ -187,8 +187,7 @@ def _reduce(values: Tensor, plan: RowPlan) -> Tensor:
 def _small_parts(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """(z_j - z_y, their sum, p_j/p_y with 0 at the label, their sum), or None if not finite.
 
-    Of three classes or more: the log p of an only rival may be next to nothing, and would be what
-    two numbers leave.
+    Of three classes or more: an only rival's log p may be next to nothing, where numbers cancel.
     """
     ahead = logits.clone() if logits.dtype == torch.float64 else logits.double()
     ahead.sub_(ahead.gather(CLASS_AXIS, index))
@@ -345,12 +344,12 @@ def _class_sum(
 ) -> Tensor:
     """Σ_{j≠y} g(log p_j) over the classes that are not masked."""
     sums = torch.empty_like(offset)
-    narrow = offset.to(top.dtype)
+    narrow = offset if ctx.masked else offset.to(top.dtype)
     for block, labels, highest, less, out in split_rows(ctx.step, logits, index, top, narrow, sums):
         log_probs = torch.sub(block.to(narrow.dtype), highest).sub_(less)
         values = curve.value(log_probs).scatter_(CLASS_AXIS, labels, 0)
         if ctx.masked:
-            values = torch.where(log_probs == -torch.inf, 0, values).double()
+            values = torch.where(log_probs == -torch.inf, 0, values)
         out.copy_(values.sum(CLASS_AXIS, keepdim=True))
     return sums
 
@@ -371,10 +370,11 @@ def _spread(
 ) -> None:
     """The gradient of a block."""
     work = top.dtype
-    fallen = torch.sub(logits.to(work), top)
-    powers = torch.exp(fallen, out=grad if grad.dtype == work else None)
-    through = torch.zeros_like(along)  # Σ L_R G
-    level, extra = torch.zeros_like(top), None
+    out = grad if grad.dtype == work else None
+    plain = not masked and all(share.curve is IDENTITY for share in loss.shares)
+    fallen = torch.sub(logits.to(work), top, out=out if plain else None)
+    powers = torch.exp(fallen, out=out)
+    through, level, extra = torch.zeros_like(along), torch.zeros_like(top), None  # Σ L_R G first
     for share, lift in zip(loss.shares, lifts, strict=True):
         if share.curve is IDENTITY and not masked:
             through = torch.add(through, lift, alpha=logits.shape[CLASS_AXIS] - 1)
@@ -389,9 +389,12 @@ def _spread(
         slopes.mul_(lift.to(work))
         extra = slopes if extra is None else extra.add_(slopes)
     push = (-(along + through) * part).to(work)
-    found = torch.addcmul(level, powers, push, out=grad if grad.dtype == work else None)
+    found = torch.addcmul(level, powers, push, out=out)
     if extra is not None:
         found.add_(extra)
     if found is not grad:
         grad.copy_(found)
-    grad.scatter_(CLASS_AXIS, labels, (along * error - prob * through).to(grad.dtype))
+    pull = (along * error - prob * through).to(grad.dtype)
+    grad.scatter_(CLASS_AXIS, labels, pull)
+    if logits.shape[CLASS_AXIS] == 2:  # an only rival may have next to nothing, as the label
+        grad.scatter_(CLASS_AXIS, 1 - labels, -pull)
