@@ -306,9 +306,11 @@ def split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(tensor, step) for tensor in tensors), strict=True)
 
 
-def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+def _rivals(logits: Tensor, index: Tensor, scale: float) -> tuple[Tensor, Tensor]:
     """(top, total) of the rivals of ``index`` (N, 1, …); both keep the class axis."""
     work = compute_dtype(logits.dtype)
+    if scale > 1:  # the odds' error counts so many times
+        work = row_dtype(logits.device)
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
     rows, step = logits.shape[0], rows_per_block(logits)
     # One buffer for all blocks, which then never leaves the cache.
@@ -347,7 +349,7 @@ class BlockLogProbLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
         ctx.plan = plan
-        top, total = _rivals(logits, index)
+        top, total = _rivals(logits, index, plan.formula.scale)
         rows = row_dtype(logits.device)
         own = logits.gather(CLASS_AXIS, index).to(rows)
         own.masked_fill_(own == torch.inf, torch.nan)  # a softmax of +inf is none
