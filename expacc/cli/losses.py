@@ -13,6 +13,7 @@ HEADINGS = {
     "ours": "Ours",
     "robust": "Made against wrong labels",
     "classic": "Classic",
+    "binary": "For yes/no labels, one logit each",
 }
 
 
@@ -24,7 +25,14 @@ def losses(names: Sequence[str], screen: Screen) -> None:
     from expacc.registry import SPECS, choose_losses
 
     with user_input():
-        chosen = choose_losses(names) if names else tuple(SPECS)
+        chosen = [
+            loss
+            for word in names or HEADINGS
+            for loss in (
+                [name for name, spec in SPECS.items() if spec.family == word]
+                or choose_losses([word])
+            )
+        ]
     screen.give([_content(SPECS[name]) for name in chosen])
     if screen.as_json:
         return
@@ -40,7 +48,8 @@ def losses(names: Sequence[str], screen: Screen) -> None:
         for column in ("per row", "numbers: start (searched)", "when"):
             table.add_column(column, overflow="fold")
         for spec in specs:
-            when = f"{spec.when}; needs {spec.needs}" if spec.needs else spec.when
+            said = spec.needs and family != "binary"  # whose heading says it
+            when = f"{spec.when}; needs {spec.needs}" if said else spec.when
             cells = (spec.name, spec.formula, _numbers(spec), when)
             table.add_row(*(escape(cell.replace("`", "")) for cell in cells))
         console.print(table)

@@ -225,6 +225,7 @@ def trials_of(
         low, high, little = _DECAYS
         first = little if spec.regularizes else (2 if classes == 2 else 1) / rows
         ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), first
+    own_numbers = spec.by_classes(classes)  # its paper's, where they differ with many classes
     # The first two coordinates are the shared numbers: alike for every loss.
     sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
     points = sequence.random(count)
@@ -234,8 +235,8 @@ def trials_of(
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
             factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
             share = None if number == 0 else points[number, place]
-            first = usual(rows) if callable(usual) else usual
+            first = usual(rows) if callable(usual) else own_numbers.get(title, usual)
             found[title] = _place(share, low * factor, high * factor, first * factor)
         own = {name: found[name] for name in spec.search}
-        trials.append(Trial(number, found, spec.params_of(own)))
+        trials.append(Trial(number, found, {**own_numbers, **spec.params_of(own)}))
     return trials

@@ -96,8 +96,9 @@ def objective_of(
             values = {**MOVES, **values}
     if spec.base == "mixed_expected_error":  # a focus, or the two weights in its place
         allowed |= {"ce_weight", "error_weight"}
-        if given.keys() & {"ce_weight", "error_weight"}:
+        if values.keys() & {"ce_weight", "error_weight"}:
             values.pop("focus", None)
+            values = {"ce_weight": 1.0, "error_weight": 1.0, **values}
     for name in sorted(given.keys() - allowed):
         has = ", ".join(sorted(allowed | options.keys()))
         raise ValueError(
