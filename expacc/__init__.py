@@ -12,7 +12,7 @@ Type checkers read ``__init__.pyi``, written by ``docs/write_losses.py``.
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # Every name is fetched when it is first asked for: torch takes seconds to import, and the command
 # line must show its help at once.

@@ -337,13 +337,13 @@ def readme_section(contents: Sequence[Mapping[str, Any]]) -> str:
             *(escape(claim[key] or NONE) for key in ("claim", "paper", "ours", "verdict")),
         ]
         for one in contents
-        for claim in _headlines(one["claims"]) or [_whole(one)]
+        for claim in _headlines(one["claims"])
     ]
-    machines = dict.fromkeys(one["machine"] for one in contents if one["machine"])
     commits = dict.fromkeys(one["commit"] for one in contents)
-    made = [*machines, *(f"{name} {value}" for name, value in contents[-1]["versions"].items())]
-    made.append(f"commit {', '.join(commits)}")
-    note = f"{escape(', '.join(made))}. `expacc reproduce NAME --data FOLDER` makes one."
+    note = (
+        f"Made at commit {escape(', '.join(commits))}; machines, versions and commands are in "
+        "[docs/results.md](docs/results.md)."
+    )
     return "\n".join([*table(["recipe", "claim", "paper", "ours", "verdict"], rows), note])
 
 
@@ -354,12 +354,6 @@ def _headlines(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         if claim["headline"]:
             first.setdefault(claim["verdict"], claim)
     return list(first.values())
-
-
-def _whole(one: Mapping[str, Any]) -> dict[str, str]:
-    """A result without a headline, as a line."""
-    told = {"claim": f"{one['title']}: numbers as printed", "paper": "all", "verdict": ""}
-    return {**told, "ours": _share(one["numbers"], *VERDICTS[:3])}
 
 
 def put_between(text: str, content: str) -> str:
