@@ -327,7 +327,7 @@ def test_no_command_gets_the_help_and_a_module_its_version(capsys):
     assert "compare" in capsys.readouterr().out
     line = [sys.executable, "-m", "expacc", "--version"]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
-    assert re.fullmatch(r"expacc \d+\.\d+\.\d+\n", done.stdout)
+    assert re.fullmatch(r"expacc \d+\.\d+\.\d+(\.dev\d+)?\n", done.stdout)
 
 
 def _results(folder):
