@@ -32,7 +32,7 @@ def _together(curves: Sequence[Sequence[float]]) -> Floats:
     return np.array([np.interp(share, np.linspace(0, 1, len(curve)), curve) for curve in curves])
 
 
-def curve_chart(rows: Sequence[Row], look: Mapping[str, Look]) -> Chart | None:
+def curve_chart(rows: Sequence[Row], look: Mapping[str, Look], note: str = "") -> Chart | None:
     """Draw accuracy as training goes on: the mean of each loss's final runs, and their spread."""
     one_table = len({row.table for row in rows}) == 1
     found: dict[str, dict[str, Floats]] = {}
@@ -82,7 +82,7 @@ def curve_chart(rows: Sequence[Row], look: Mapping[str, Look]) -> Chart | None:
         "Training curves",
         f"The mean over the final runs{', with one standard deviation as a band' * one_table}. A "
         "curve that still rises at the end wants longer training; a training curve far above its "
-        "validation curve has learnt rows by heart.",
+        f"validation curve has learnt rows by heart.{note}",
         f"Accuracy on {_PANELS[name]} at the end: {ends}.",
         draw,
     )
@@ -216,7 +216,7 @@ MOST_CLASSES = 12
 
 
 def reliability_chart(
-    record: StudyRecord, rows: Sequence[Row], look: Mapping[str, Look]
+    record: StudyRecord, rows: Sequence[Row], look: Mapping[str, Look], note: str = ""
 ) -> Chart | None:
     """Draw how often predictions of a given confidence are right."""
     said: dict[str, list[tuple[Floats, NDArray[np.bool_]]]] = defaultdict(list)
@@ -267,7 +267,7 @@ def reliability_chart(
         "Can its confidence be trusted?",
         "Test predictions in ten classes of confidence, after calibration. On the dotted "
         "line, predictions that claim 80 % are right in 80 of 100 cases; below it a model is too "
-        "sure of itself.",
+        f"sure of itself.{note}",
         f"Distance from the dotted line in points, all folds together; 0 is perfect: {errors}.",
         draw,
     )

@@ -1,6 +1,6 @@
 """Rows, statistics and pictures → one HTML file that needs nothing else, and tables as files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +42,10 @@ from expacc.report.words import (
     points,
     share_text,
 )
+from expacc.runner.rows import Row
 
 MOST_SUSPECTS = 20
+MOST_LINES = 10  # that can be told apart in one chart
 BADGES = {
     "better": "Better than cross entropy",
     "keep": "Keep cross entropy",
@@ -81,6 +83,17 @@ def report_html(record: StudyRecord, board: Leaderboard, found: list[Suspects]) 
     return render("report.html", _page(record, board, found))
 
 
+def _best_of_many(rows: Sequence[Row]) -> list[Row]:
+    """Rows of the losses that lines can be told apart of: the best, and the reference."""
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        if "accuracy" in row.metrics:
+            scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
+    means = {loss: sum(found) / len(found) for loss, found in scores.items()}
+    best = sorted(means, key=lambda loss: -means[loss])[:MOST_LINES]
+    return [row for row in rows if len(means) <= MOST_LINES or row.loss in {REFERENCE, *best}]
+
+
 def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dict[str, Any]:
     look = looks({REFERENCE, OUTSIDE} | {row.loss for row in record.rows} | _asked(record))
     spotlight = _spotlight(board)
@@ -89,7 +102,10 @@ def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dic
     least = record.noise_levels[0]
     finals = record.finals(noise=least)
     trials = [row for row in record.rows if row.kind == "trial" and row.noise == least]
-    charts = [curve_chart(finals, look), reliability_chart(record, finals, look)]
+    drawn = _best_of_many(finals)
+    few = len(drawn) < len(finals)
+    note = f" Drawn are the best {MOST_LINES} losses and cross entropy." if few else ""
+    charts = [curve_chart(drawn, look, note), reliability_chart(record, drawn, look, note)]
     last = [search_chart([*trials, *finals], look)]
     matrix = None
     if winner is not None:
