@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from expacc.functional import mixed_expected_error
+from expacc.functional import expected_error, mixed_expected_error
 from expacc.registry import SPECS, list_losses
 
 SIZES = ((256, 10), (4096, 10), (256, 1000), (4096, 1000))
@@ -37,7 +37,11 @@ BARS = {(256, 10): 2.0, (4096, 1000): 1.15}  # for the curves over log p
 # integrates, has a benchmark of its own.
 CURVES: dict[str, Callable] = {
     name: spec.function for name, spec in SPECS.items() if callable(spec.slope)
-} | {"mixed_expected_error (focus 0.5)": partial(mixed_expected_error, focus=0.5)}
+} | {
+    "mixed_expected_error (focus 0.5)": partial(mixed_expected_error, focus=0.5),
+    "expected_error (shift 'auto')": partial(expected_error, shift="auto"),
+    "expected_error (shift 1, scale 0.5)": partial(expected_error, shift=1.0, scale=0.5),
+}
 RIVALS: dict[str, Callable] = {
     name: SPECS[name].function
     for name in list_losses()

@@ -15,6 +15,7 @@ from expacc.functional.active_passive import *  # noqa: F403
 from expacc.functional.asymmetric import *  # noqa: F403
 from expacc.functional.binary import *  # noqa: F403
 from expacc.functional.confusion import expected_balanced_error, expected_f1_error
+from expacc.functional.confusion import expected_confusion as expected_confusion  # no loss
 from expacc.functional.cost import expected_cost
 from expacc.functional.divergences import *  # noqa: F403
 from expacc.functional.exact import exact_error
