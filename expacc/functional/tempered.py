@@ -251,15 +251,17 @@ def epsilon_softmax(
     batch = sound_batch(
         read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     )
-    rows = row_dtype(logits.device)
+    # Triton 3.6 cannot compile the kernel that torch.compile makes of these sums in float64.
+    compiled = torch.compiler.is_compiling()
+    wide = batch.logits if compiled else batch.logits.to(row_dtype(logits.device))
     top = batch.logits.detach().amax(CLASS_AXIS, keepdim=True)
     mass = batch.mass
     if mass is None:
         index = batch.labels.unsqueeze(CLASS_AXIS)
-        log_probs = target_log_prob(batch.logits.to(rows), batch.labels).unsqueeze(CLASS_AXIS)
+        log_probs = target_log_prob(wide, batch.labels).unsqueeze(CLASS_AXIS)
         wins = batch.logits.gather(CLASS_AXIS, index) >= top
     else:
-        log_probs, mass = present_log_probs(batch.logits.to(rows), batch)
+        log_probs, mass = present_log_probs(wide, batch)
         wins = batch.logits >= top
     entropy = torch.where(wins, apply_formula(log_probs, winning), apply_formula(log_probs, losing))
     if ce_weight == 0:  # 0 · inf
