@@ -193,8 +193,59 @@ def eager_binary_loss(
     return compose_binary_loss(logits, yes, 1 - yes if no is None else no, weight, plan)
 
 
+def _compute(
+    logits: Tensor,
+    yes: Tensor,
+    no: Tensor | None,
+    weight: Tensor | None,
+    plan: BinaryPlan,
+    wild: bool,
+    wants_slope: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """The loss, and its slope, computed beside it while the block is in the cache."""
+    curve, scale, summed, dtype = plan
+    on_cpu, count = logits.is_cpu, logits.numel()
+    work = torch.float64 if on_cpu and count <= _SMALL_ELEMENTS else compute_dtype(logits.dtype)
+    factor, share = weight, yes
+    if no is not None:
+        # a · f(z) + b · f(-z) = (a + b) · the loss of a soft label a/(a + b)
+        whole = torch.add(yes, no).to(work)
+        share = torch.where(whole == 0, 0, yes / whole)
+        factor = whole if weight is None else whole * weight
+    place = logits.device
+    slope = torch.empty(count, dtype=work, device=place) if wants_slope else None
+    rows = None if summed else torch.empty(count, dtype=dtype, device=place)
+    step = min(count, _BLOCK_ELEMENTS_CPU if on_cpu else _BLOCK_ELEMENTS_DEVICE)
+    buffers = torch.empty(_BUFFERS, step, dtype=work, device=place).unbind()
+    columns = [t.reshape(-1) for t in (logits, share, factor) if t is not None]
+    sums = []
+    for low in range(0, count, step or 1):
+        here = slice(low, low + step)
+        z, t, *more = (column[here].to(work) for column in columns)
+        size = len(z)
+        own = buffers if size == step else [buffer[:size] for buffer in buffers]
+        out = None if slope is None else slope[here]
+        found = _of_block(z, t, curve, own, out, wild)
+        for one in more:
+            found.mul_(one)
+            if out is not None:
+                out.mul_(one)
+        if rows is None:
+            sums.append(found.sum())
+        else:
+            rows[here] = found.mul_(curve.value_factor)
+    shaped = None if slope is None else slope.view(logits.shape)
+    if rows is not None:
+        return rows.view(logits.shape), shaped
+    scale *= curve.value_factor
+    if on_cpu:
+        total = math.fsum(one.item() for one in sums)
+        return torch.scalar_tensor(total * scale, dtype=dtype), shaped
+    return (torch.stack(sums).sum() * scale).to(dtype), shaped
+
+
 class BinaryLoss(torch.autograd.Function):
-    """The loss of a tensor of any size, its slope computed beside it while it is in the cache."""
+    """The loss of a tensor of any size."""
 
     @staticmethod
     def forward(
@@ -206,50 +257,14 @@ class BinaryLoss(torch.autograd.Function):
         plan: BinaryPlan,
         wild: bool,
     ) -> Tensor:
-        curve, scale, summed, dtype = ctx.plan = plan
-        on_cpu, count = logits.is_cpu, logits.numel()
-        work = torch.float64 if on_cpu and count <= _SMALL_ELEMENTS else compute_dtype(logits.dtype)
-        factor, share = weight, yes
-        if no is not None:
-            # a · f(z) + b · f(-z) = (a + b) · the loss of a soft label a/(a + b)
-            whole = torch.add(yes, no).to(work)
-            share = torch.where(whole == 0, 0, yes / whole)
-            factor = whole if weight is None else whole * weight
-        place = logits.device
-        slope = torch.empty(count, dtype=work, device=place) if ctx.needs_input_grad[0] else None
-        rows = None if summed else torch.empty(count, dtype=dtype, device=place)
-        step = min(count, _BLOCK_ELEMENTS_CPU if on_cpu else _BLOCK_ELEMENTS_DEVICE)
-        buffers = torch.empty(_BUFFERS, step, dtype=work, device=place).unbind()
-        columns = [t.reshape(-1) for t in (logits, share, factor) if t is not None]
-        sums = []
-        for low in range(0, count, step or 1):
-            here = slice(low, low + step)
-            z, t, *more = (column[here].to(work) for column in columns)
-            size = len(z)
-            own = buffers if size == step else [buffer[:size] for buffer in buffers]
-            out = None if slope is None else slope[here]
-            found = _of_block(z, t, curve, own, out, wild)
-            for one in more:
-                found.mul_(one)
-                if out is not None:
-                    out.mul_(one)
-            if rows is None:
-                sums.append(found.sum())
-            else:
-                rows[here] = found.mul_(curve.value_factor)
-        if slope is not None:
-            ctx.save_for_backward(logits, yes, no, weight, slope.view(logits.shape))
-        if rows is not None:
-            return rows.view(logits.shape)
-        scale *= curve.value_factor
-        if on_cpu:
-            total = math.fsum(one.item() for one in sums)
-            return torch.scalar_tensor(total * scale, dtype=dtype)
-        return (torch.stack(sums).sum() * scale).to(dtype)
+        ctx.plan, ctx.wild = plan, wild
+        ctx.save_for_backward(logits, yes, no, weight)
+        found, ctx.slope = _compute(logits, yes, no, weight, plan, wild, ctx.needs_input_grad[0])
+        return found
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, yes, no, weight, slope = ctx.saved_tensors
+        logits, yes, no, weight = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
             again = torch.is_grad_enabled()
@@ -259,11 +274,16 @@ class BinaryLoss(torch.autograd.Function):
                 )
                 (grad,) = torch.autograd.grad(value, logits, upstream, create_graph=again)
         else:
+            # The slope becomes the gradient in place; only a second backward makes it again.
+            slope, ctx.slope = ctx.slope, None
+            if slope is None:
+                _, slope = _compute(logits, yes, no, weight, plan, ctx.wild, wants_slope=True)
+            assert slope is not None
             # Not in the upstream's own dtype: a small factor would be lost in float16.
             scale = plan.scale * plan.curve.slope_factor
             quick = plan.summed and upstream.is_cpu
             chain = upstream.item() * scale if quick else upstream.to(slope.dtype) * scale
-            grad = (slope * chain).to(logits.dtype)
+            grad = slope.mul_(chain).to(logits.dtype)
         return grad, None, None, None, None, None
 
 

@@ -36,6 +36,7 @@ from expacc.ops.log_prob import (
     row_dtype,
     rows_per_block,
     split_rows,
+    summarize_rivals,
 )
 
 _SMALL_ELEMENTS = 16_384
@@ -264,34 +265,17 @@ _small_node: Callable[..., Tensor] = super(torch.autograd.Function, _SmallNode).
 # --------------------------------------------------------------------------------- large batches
 
 
-def _rivals(logits: Tensor, index: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(top, total, behind) of the rivals: the largest, Σ e^{z - top} and Σ (z - top)."""
-    work = compute_dtype(logits.dtype)
-    lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
-    rows, step = logits.shape[0], rows_per_block(logits)
-    buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
-    top = torch.empty(index.shape, dtype=work, device=logits.device)
-    total, behind = torch.empty_like(top), torch.empty_like(top)
-    for block, labels, highest, summed, fallen in split_rows(
-        step, logits, index, top, total, behind
-    ):
-        rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
-        torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
-        # The label takes the top's place: 0 in one sum, and 1 in the other.
-        rivals.scatter_(CLASS_AXIS, labels, highest.clamp_(min=lowest)).sub_(highest)
-        torch.sum(rivals, CLASS_AXIS, keepdim=True, out=fallen)
-        torch.sum(rivals.exp_(), CLASS_AXIS, keepdim=True, out=summed)
-    return top, total.sub_(1), behind
-
-
 class _BlockNode(torch.autograd.Function):
     """The loss of a batch of any size on any device, in row blocks."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, index: Tensor, plan: RowPlan) -> Tensor:
         ctx.plan = plan
-        top, total, behind = _rivals(logits, index)
-        rows = row_dtype(logits.device)
+        rows, work = row_dtype(logits.device), compute_dtype(logits.dtype)
+        behind = torch.empty(index.shape, dtype=work, device=logits.device)
+        top, total, ctx.shares, fix = summarize_rivals(
+            logits, index, work, ctx.needs_input_grad[0], behind
+        )
         log_total = total.to(rows).log()
         own = logits.gather(CLASS_AXIS, index).to(rows)
         own.masked_fill_(own == torch.inf, torch.nan)  # a softmax of +inf is none
@@ -312,12 +296,12 @@ class _BlockNode(torch.autograd.Function):
             else:
                 rest = _class_sum(share.curve, logits, index, top, offset, ctx)
             rests.append(rest if share.complement else share.rest(rest))
-        ctx.save_for_backward(logits, index, log_prob, top, total, offset, *rests)
+        ctx.save_for_backward(logits, index, log_prob, top, fix, offset, *rests)
         return _reduce(plan.loss.value(log_prob, rests), plan)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, index, log_prob, top, total, offset, *rests = ctx.saved_tensors
+        logits, index, log_prob, top, fix, offset, *rests = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
             return _composed_gradient(logits, index, plan, upstream), None, None
@@ -325,12 +309,15 @@ class _BlockNode(torch.autograd.Function):
         prob, error = torch.exp(log_prob), error_of(log_prob)
         along, by_rest = plan.loss.slopes(log_prob, prob, rests)
         along.mul_(chain)
-        # p_k = part · e^{z_k - top}; a present rival makes the total at least 1.
-        rows = (top, offset.to(top.dtype), along, prob, error, error / total.clamp(min=1))
+        # The shares become the gradient in place; only a second backward makes them again.
+        shares, ctx.shares = ctx.shares, None
+        if shares is None:
+            shares = summarize_rivals(logits, index, top.dtype, keep=True).shares
+        rows = (top, offset.to(top.dtype), along, prob, error, error / fix)  # p_k = part · share_k
         lifts = [one * chain for one in by_rest]
-        grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-        for block in split_rows(ctx.step, logits, index, grad, *rows, *lifts):
+        for block in split_rows(ctx.step, logits, index, shares, *rows, *lifts):
             _spread(plan.loss, ctx.masked, *block)
+        grad = shares.to(logits.dtype)
         if plan.kept is not None:
             grad.masked_fill_(~plan.kept, 0)
         return grad, None, None
@@ -359,7 +346,7 @@ def _spread(
     masked: bool,
     logits: Tensor,
     labels: Tensor,
-    grad: Tensor,
+    shares: Tensor,
     top: Tensor,
     offset: Tensor,
     along: Tensor,
@@ -368,33 +355,26 @@ def _spread(
     part: Tensor,
     *lifts: Tensor,
 ) -> None:
-    """The gradient of a block."""
+    """The gradient of a block, in the place of its shares."""
     work = top.dtype
-    out = grad if grad.dtype == work else None
-    plain = not masked and all(share.curve is IDENTITY for share in loss.shares)
-    fallen = torch.sub(logits.to(work), top, out=out if plain else None)
-    powers = torch.exp(fallen, out=out)
     through, level, extra = torch.zeros_like(along), torch.zeros_like(top), None  # Σ L_R G first
     for share, lift in zip(loss.shares, lifts, strict=True):
         if share.curve is IDENTITY and not masked:
             through = torch.add(through, lift, alpha=logits.shape[CLASS_AXIS] - 1)
             level = level + lift.to(work)
             continue
-        log_probs = fallen - offset
-        slopes = share.curve.slope(log_probs, powers * part.to(work))
+        log_probs = torch.sub(logits.to(work), top).sub_(offset)
+        slopes = share.curve.slope(log_probs, shares * part.to(work))
         if masked:
             slopes = torch.where(log_probs == -torch.inf, 0, slopes)
         slopes = slopes.scatter_(CLASS_AXIS, labels, 0)
         through = through + lift * slopes.sum(CLASS_AXIS, keepdim=True)
         slopes.mul_(lift.to(work))
         extra = slopes if extra is None else extra.add_(slopes)
-    push = (-(along + through) * part).to(work)
-    found = torch.addcmul(level, powers, push, out=out)
+    grad = shares.mul_((-(along + through) * part).to(work)).add_(level)
     if extra is not None:
-        found.add_(extra)
-    if found is not grad:
-        grad.copy_(found)
-    pull = (along * error - prob * through).to(grad.dtype)
+        grad.add_(extra)
+    pull = (along * error - prob * through).to(work)
     grad.scatter_(CLASS_AXIS, labels, pull)
     if logits.shape[CLASS_AXIS] == 2:  # an only rival may have next to nothing, as the label
         grad.scatter_(CLASS_AXIS, 1 - labels, -pull)

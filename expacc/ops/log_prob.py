@@ -35,6 +35,7 @@ _SMALL_ELEMENTS = 16_384
 # A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
 _BLOCK_ELEMENTS_CPU = 131_072
 _BLOCK_ELEMENTS_DEVICE = 2**27
+_MANY_CLASSES = 64  # below, the softmax is slower than the exp
 
 
 # ------------------------------------------------------------------------------------- curves
@@ -306,41 +307,76 @@ def split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(tensor, step) for tensor in tensors), strict=True)
 
 
-def _rivals(logits: Tensor, index: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """(top, total) of the rivals of ``index`` (N, 1, …); both keep the class axis."""
-    work = compute_dtype(logits.dtype)
-    if scale > 1:  # the odds' error counts so many times
-        work = row_dtype(logits.device)
+class Rivals(NamedTuple):
+    """The classes other than the label, row by row; every tensor keeps the class axis.
+
+    Attributes:
+        top: the largest logit.
+        total: Σ e^{z - top}; 0 where there is no rival.
+        shares: in proportion to p_j, 0 for the label; None if not kept.
+        fix: the sum of the row's shares, by which they are divided to add up to 1.
+    """
+
+    top: Tensor
+    total: Tensor
+    shares: Tensor | None
+    fix: Tensor
+
+
+def summarize_rivals(
+    logits: Tensor, index: Tensor, work: torch.dtype, keep: bool, behind: Tensor | None = None
+) -> Rivals:
+    """One softmax over the rivals of ``index`` (N, 1, …), in row blocks.
+
+    With many classes torch's softmax takes less time than its exp alone, but adds up one by one:
+    the sum of the shares, which is added in pairs, mends what thousands of classes lose.
+
+    Args:
+        logits: (N, C, …).
+        index: (N, 1, …), labels in range.
+        work: the dtype of the arithmetic.
+        keep: whether the shares are kept, in the dtype of N×C arithmetic.
+        behind: where Σ (z - top) goes, if anywhere.
+    """
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
     rows, step = logits.shape[0], rows_per_block(logits)
-    # One buffer for all blocks, which then never leaves the cache.
+    # Buffers for all blocks, which then never leave the cache.
     buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
+    narrow = compute_dtype(logits.dtype)
+    spare = None if keep and work == narrow else torch.empty_like(buffer)
+    shares = torch.empty(logits.shape, dtype=narrow, device=logits.device) if keep else None
     top = torch.empty(index.shape, dtype=work, device=logits.device)
-    total = torch.empty_like(top)
-    for block, labels, highest, summed in split_rows(step, logits, index, top, total):
+    largest, fix = torch.ones_like(top), torch.empty_like(top)
+    many = logits.shape[CLASS_AXIS] >= _MANY_CLASSES
+    kept = logits if shares is None else shares  # only to be split
+    fallen = top if behind is None else behind
+    for block, labels, highest, most, summed, below, out in split_rows(
+        step, logits, index, top, largest, fix, fallen, kept
+    ):
         rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
         torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
-        rivals.sub_(highest.clamp_(min=lowest)).exp_()
-        torch.sum(rivals, CLASS_AXIS, keepdim=True, out=summed)
-    return top, total
-
-
-def _spread(logits: Tensor, index: Tensor, pull: Tensor, top: Tensor, total: Tensor) -> Tensor:
-    """The gradient: ``pull`` = dL/du · (1 - p_y) at the target, its negative shared by the rivals.
-
-    Every rival's share is exact to rounding, and a row sums to zero.
-    """
-    work = compute_dtype(logits.dtype)
-    # A present rival makes total at least 1, so the clamp changes only the empty sum, 0 to 1.
-    share = (-pull / total.clamp(min=1)).to(work)
-    grad = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    step = rows_per_block(logits)
-    for block, highest, factor, out in split_rows(step, logits, top, share, grad):
-        if out.dtype == work:
-            torch.sub(block, highest, out=out).exp_().mul_(factor)
+        if behind is not None or not many:
+            rivals.sub_(highest.clamp(min=lowest))
+        if behind is not None:
+            torch.sum(rivals.scatter_(CLASS_AXIS, labels, 0), CLASS_AXIS, keepdim=True, out=below)
+            rivals.scatter_(CLASS_AXIS, labels, -torch.inf)
+        found = out if spare is None else spare[: len(block)]
+        if many:
+            torch.softmax(rivals, CLASS_AXIS, out=found)
+            torch.amax(found, CLASS_AXIS, keepdim=True, out=most)
         else:
-            out.copy_(torch.sub(block, highest).exp_().mul_(factor))
-    return grad.scatter_(CLASS_AXIS, index, pull.to(grad.dtype))
+            torch.exp(rivals, out=found)
+        torch.sum(found, CLASS_AXIS, keepdim=True, out=summed)
+        if shares is not None and found is not out:
+            out.copy_(found)
+    # A softmax of nothing is NaN.
+    absent = top == -torch.inf
+    if absent.any():
+        fix.masked_fill_(absent, 1)
+        if shares is not None:
+            shares.masked_fill_(absent, 0)
+    total = (fix / largest).masked_fill_(absent, 0)
+    return Rivals(top.clamp_(min=lowest), total, shares, fix)
 
 
 class BlockLogProbLoss(torch.autograd.Function):
@@ -349,8 +385,11 @@ class BlockLogProbLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, index: Tensor, plan: Plan) -> Tensor:
         ctx.plan = plan
-        top, total = _rivals(logits, index, plan.formula.scale)
         rows = row_dtype(logits.device)
+        # With a scale above 1 the error of the odds counts so many times.
+        work = rows if plan.formula.scale > 1 else compute_dtype(logits.dtype)
+        ctx.work = work
+        top, total, shares, fix = summarize_rivals(logits, index, work, ctx.needs_input_grad[0])
         own = logits.gather(CLASS_AXIS, index).to(rows)
         own.masked_fill_(own == torch.inf, torch.nan)  # a softmax of +inf is none
         lead = own.sub_(top).sub_(total.to(rows).log())
@@ -359,13 +398,14 @@ class BlockLogProbLoss(torch.autograd.Function):
         log_prob = logsigmoid(lead)
         if plan.kept is not None:
             log_prob.masked_fill_(~plan.kept, 0)
-        ctx.save_for_backward(logits, index, log_prob, top, total)
+        ctx.save_for_backward(logits, index, log_prob, fix)
+        ctx.shares = shares
         values = plan.formula.value(log_prob) * (plan.scale * plan.formula.factor)
         return (values.sum() if plan.summed else values).to(plan.dtype)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        logits, index, log_prob, top, total = ctx.saved_tensors
+        logits, index, log_prob, fix = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
             return composed_gradient(logits, index, plan, upstream), None, None
@@ -373,7 +413,13 @@ class BlockLogProbLoss(torch.autograd.Function):
         factor = plan.formula.factor * plan.formula.scale
         chain = upstream.to(log_prob.dtype) * (plan.scale * factor)
         pull = slope * error_of(log_prob) * chain
-        grad = _spread(logits, index, pull, top, total)
+        # The shares become the gradient in place; only a second backward makes them again.
+        shares, ctx.shares = ctx.shares, None
+        if shares is None:
+            shares = summarize_rivals(logits, index, ctx.work, keep=True).shares
+        # The rivals share the negative of the label's pull, so that a row sums to zero.
+        grad = shares.mul_((-pull / fix).to(shares.dtype)).to(logits.dtype)
+        grad.scatter_(CLASS_AXIS, index, pull.to(grad.dtype))
         if plan.kept is not None:
             grad.masked_fill_(~plan.kept, 0)
         return grad, None, None
