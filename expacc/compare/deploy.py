@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from expacc.compare.leaderboard import leaderboard
@@ -248,8 +247,8 @@ def train_loss(
     found = best[loss]
     result = None
     if found is not None:
-        run = trainer.run(loss, found[0], f"{loss}/final/0", torch.from_numpy(trainer.own), None)
-        result, _ = trainer.together({loss: run})[loss]
+        runs = trainer.final_runs({loss: (loss, found[0])}, seeds=1)
+        result, _ = trainer.together(runs)[loss, 0]
     if found is None or result is None or result.model is None:
         raise UsageError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "

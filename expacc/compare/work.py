@@ -12,14 +12,14 @@ for every loss than the plain maximum did, and it is the same rule for all of th
 
 import math
 import time
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from expacc.compare.references import judge, outside
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
     INNER_FOLDS,
@@ -33,12 +33,13 @@ from expacc.compare.training_budget import (
     trials_of,
 )
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
-from expacc.estimator.calibration import Calibration, expected_calibration_error, fit_calibration
+from expacc.estimator.calibration import Calibration, fit_calibration
+from expacc.registry.spec import REFERENCE
 from expacc.report.words import OUTSIDE
 from expacc.runner.items import Shared, WorkItem
-from expacc.runner.rows import Predictions, Row
+from expacc.runner.rows import Row
 from expacc.schedules import geometric
-from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, train_runs
+from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -66,7 +67,7 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     trainer = FoldTrainer(item, train)
     trial_rows, best = trainer.search()
     final_rows = trainer.finals(best, test, given)
-    return [*trial_rows, *final_rows, _outside(trainer, test, given)]
+    return [*trial_rows, *final_rows, outside(trainer, test, given)]
 
 
 def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
@@ -129,6 +130,8 @@ class FoldTrainer:
             loss: trials_of(loss, model, count, seed, name, len(self.own), self.classes)
             for loss in self.asked["losses"]
         }
+        self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
+        self.base: Trial | None = None
 
     def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
         """How long a loss trains, and what is the same for all."""
@@ -146,10 +149,18 @@ class FoldTrainer:
         )
 
     def run(
-        self, loss: str, trial: Trial, key: str, rows: torch.Tensor, held: torch.Tensor | None
+        self,
+        loss: str,
+        trial: Trial,
+        key: str,
+        rows: torch.Tensor,
+        held: torch.Tensor | None,
+        start: Trained | None = None,
     ) -> Run:
-        """A trial of a loss as the loop takes it."""
+        """A trial of a loss as the loop takes it; ``start`` is cross entropy's solution."""
         rate = trial.learning_rate
+        if start is not None and loss == "exact":  # which standardises: only their shape goes on
+            start = start.at_unit_scale(self.rows.features[rows])
         return Run(
             key,
             rows,
@@ -160,6 +171,7 @@ class FoldTrainer:
             weight_decay=trial.weight_decay,
             # As in its paper; as sigma falls, the norm of its gradient changes by orders.
             normalize=loss == "exact",
+            start=start,
         )
 
     def together(
@@ -185,15 +197,18 @@ class FoldTrainer:
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
-        runs = {
-            (loss, trial.number, fold): self.run(
-                loss, trial, f"{loss}/{trial.number}/{fold}", rows, held
-            )
-            for loss, trials in self.trials.items()
-            for trial in trials
-            for fold, (rows, held) in enumerate(self.inner)
-        }
-        trained = self.together(runs, curves=True)
+        self.base, trained = self._search_base()
+        starts = self._solutions(trained)
+        trained |= self.together(
+            self._inner_runs(
+                {
+                    loss: [trial for trial in trials if loss != REFERENCE or trial.warm]
+                    for loss, trials in self.trials.items()
+                },
+                starts,
+            ),
+            curves=True,
+        )
         results = {tag: result for tag, (result, _) in trained.items()}
         found: list[Row] = []
         best: Best = {}
@@ -202,11 +217,80 @@ class FoldTrainer:
             own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
             found += own
             best[loss] = None
-            place = best_trial(own, sum(len(held) for _, held in self.inner))
+            place = best_trial(own, self.judged)
             if place is not None:
                 calibration = self._calibration(loss, place, results)
                 best[loss] = (trials[place], own[place], calibration)
         return found, best
+
+    @property
+    def judged(self) -> int:
+        """Rows that a trial is judged by, all inner folds together."""
+        return sum(len(held) for _, held in self.inner)
+
+    def _inner_runs(
+        self, trials: Mapping[str, Sequence[Trial]], starts: Sequence[Trained | None]
+    ) -> dict[Any, Run]:
+        """Every trial on every inner fold; the warm ones from the fold's start."""
+        return {
+            (loss, trial.number, fold): self.run(
+                loss,
+                trial,
+                f"{loss}/{trial.number}/{fold}",
+                rows,
+                held,
+                starts[fold] if trial.warm else None,
+            )
+            for loss, own in trials.items()
+            for trial in own
+            for fold, (rows, held) in enumerate(self.inner)
+        }
+
+    def _search_base(self) -> tuple[Trial | None, dict[Any, tuple[RunResult, float]]]:
+        """Cross entropy's best trial from nothing, which warm trials go on from; None if all fail.
+
+        A study without cross entropy takes its default trial.
+        """
+        trials = [trial for trial in self.trials.get(REFERENCE, ()) if not trial.warm]
+        trained = self.together(
+            self._inner_runs({REFERENCE: trials or [self.usual]}, ()), curves=True
+        )
+        results = {tag: result for tag, (result, _) in trained.items()}
+        if not trials:
+            return self.usual, trained
+        rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
+        place = best_trial(rows, self.judged)
+        return None if place is None else trials[place], trained
+
+    def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
+        """Of cross entropy, one for each inner fold; None starts from nothing."""
+        if self.base is None:
+            return [None] * len(self.inner)
+        tags = [(REFERENCE, self.base.number, fold) for fold in range(len(self.inner))]
+        return [trained[tag][0].model for tag in tags]
+
+    def final_runs(self, chosen: Mapping[Any, tuple[str, Trial]], seeds: int) -> dict[Any, Run]:
+        """Runs on all training rows, by (tag, seed); cross entropy's trains first, if needed."""
+        own = torch.from_numpy(self.own)
+        starts: dict[int, Trained | None] = {}
+        if self.base is not None and any(trial.warm for _, trial in chosen.values()):
+            first = {
+                seed: self.run(REFERENCE, self.base, f"{REFERENCE}/start/{seed}", own, None)
+                for seed in range(seeds)
+            }
+            starts = {seed: result.model for seed, (result, _) in self.together(first).items()}
+        return {
+            (tag, seed): self.run(
+                loss,
+                trial,
+                f"{loss}/final/{seed}",
+                own,
+                None,
+                starts.get(seed) if trial.warm else None,
+            )
+            for tag, (loss, trial) in chosen.items()
+            for seed in range(seeds)
+        }
 
     def _trial_row(
         self, loss: str, trial: Trial, results: dict[Any, RunResult], seconds: float
@@ -241,13 +325,8 @@ class FoldTrainer:
     def finals(self, best: Best, test: SealedTest, given: Places) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
         own = torch.from_numpy(self.own)
-        runs = {
-            (loss, seed): self.run(loss, found[0], f"{loss}/final/{seed}", own, None)
-            for loss, found in best.items()
-            if found is not None
-            for seed in range(self.asked["seeds"])
-        }
-        results = self.together(runs)
+        chosen = {loss: (loss, found[0]) for loss, found in best.items() if found is not None}
+        results = self.together(self.final_runs(chosen, self.asked["seeds"]))
         rows = []
         for loss, found in best.items():
             for seed in range(self.asked["seeds"]):
@@ -266,7 +345,7 @@ class FoldTrainer:
                     continue
                 trial, trial_row, calibration = found
                 right = result.model.logits(self.rows.features[own]).argmax(1)
-                metrics, predictions = _judge(logits, calibration, test.rows, given)
+                metrics, predictions = judge(logits, calibration, test.rows, given)
                 metrics |= {
                     "train_accuracy": float((right == self.rows.labels[own]).double().mean()),
                     "temperature": calibration.temperature,
@@ -289,58 +368,3 @@ def _score(test: SealedTest, method: str, model: Any) -> Array:
 
     test.score(method, predict)
     return kept[0]
-
-
-def _judge(
-    logits: Any, calibration: Calibration, rows: Places, given: Places
-) -> tuple[dict[str, float], Predictions]:
-    chance = calibration.probabilities(logits)
-    predicted = logits.argmax(axis=1)
-    right = predicted == given
-    own = chance[np.arange(len(given)), given]
-    recall = [right[given == code].mean() for code in np.unique(given)]
-    metrics = {
-        "accuracy": float(right.mean()),
-        "balanced_accuracy": float(np.mean(recall)),
-        "log_loss": float(-np.log(np.maximum(own, 1e-300)).mean()),
-        "calibration_error": expected_calibration_error(chance, given),
-    }
-    predictions = Predictions(
-        rows.astype(np.int32),
-        predicted.astype(np.int32),
-        chance.max(axis=1).astype(np.float32),
-        own.astype(np.float32),
-    )
-    return metrics, predictions
-
-
-def _outside(trainer: FoldTrainer, test: SealedTest, given: Places) -> Row:
-    """scikit-learn's LogisticRegression on the same rows: a check from outside."""
-    from sklearn.linear_model import LogisticRegression
-
-    start = time.perf_counter()
-    features, labels = trainer.train.features.astype(np.float64), trainer.train.labels
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its own limit of steps
-        if len(np.unique(labels)) < 2:
-            return row_of(trainer.item, "outside", OUTSIDE, 0, failure="one class in training rows")
-        model = LogisticRegression().fit(features, labels)
-    logits = np.full((len(test), trainer.classes), -1e9)
-
-    def predict(rows: Any) -> Array:
-        scores = model.decision_function(rows.astype(np.float64))
-        wide = np.stack([-scores / 2, scores / 2], 1) if scores.ndim == 1 else scores
-        logits[:, model.classes_] = wide
-        return logits
-
-    test.score(OUTSIDE, predict)
-    metrics, predictions = _judge(logits, Calibration(), test.rows, given)
-    return row_of(
-        trainer.item,
-        "outside",
-        OUTSIDE,
-        0,
-        metrics={**metrics, "train_accuracy": float(model.score(features, labels))},
-        predictions=predictions,
-        seconds=time.perf_counter() - start,
-    )

@@ -280,7 +280,7 @@ class _Trainer:
         runs: list[Run] = []
         for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
             rows = torch.from_numpy(part)
-            unit = self._unit(start, part)
+            unit = start.at_unit_scale(self.rows.features[rows])
             for setting in settings:
                 runs.append(
                     Run(
@@ -298,12 +298,6 @@ class _Trainer:
         found = self._train(runs, steps=steps if self.small else 5 * steps, batch=1024)
         count = len(settings)
         return [found[low : low + count] for low in range(0, len(parts) * count, max(1, count))]
-
-    def _unit(self, model: Trained, part: NDArray[np.int64]) -> Trained:
-        last = model.layers[-1]
-        spread = float(model.logits(self.rows.features[torch.from_numpy(part)]).std())
-        factor = 1 / spread if spread > 0 else 1.0
-        return Trained((*model.layers[:-1], Layer(last.weight * factor, last.bias * factor)))
 
     def _train(self, runs: list[Run], *, steps: int, batch: int) -> list[Trained | None]:
         config, rows = self.config, len(self.codes)

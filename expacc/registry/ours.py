@@ -49,8 +49,8 @@ OURS: tuple[LossSpec, ...] = (
         options={"standardize": True, "noise": "normal", "log": False},
         slope="exact",
         search={
-            "margin": (0.02, 1.0, _usual_margin),
-            "last_sigma": (0.001, 0.1, lambda rows: _usual_margin(rows) / _SIGMAS_IN_A_MARGIN),
+            "margin": (0.02, 5.0, _usual_margin),
+            "last_sigma": (0.001, 1.0, lambda rows: _usual_margin(rows) / _SIGMAS_IN_A_MARGIN),
         },
         params_of=_exact_params,
         # The smaller the last sigma, the closer to the error rate itself, and to its noise.
