@@ -17,23 +17,6 @@ from expacc.report.words import NONE, mean_spread
 if TYPE_CHECKING:  # it brings matplotlib, which the list of recipes does not need
     from expacc.report.figures import Chart
 
-__all__ = [
-    "VERDICTS",
-    "Claim",
-    "Comparison",
-    "Grid",
-    "Number",
-    "Page",
-    "Section",
-    "answer_of",
-    "beside_table",
-    "claim_counts",
-    "counts_text",
-    "number_of",
-    "verdict",
-    "verdict_counts",
-]
-
 VERDICTS = ("within", "above", "below", "new", "not run")
 
 SLACK = 0.7  # points: what one split and a handful of seeds leave open, whatever the paper's spread

@@ -28,8 +28,6 @@ if TYPE_CHECKING:  # they bring matplotlib, which the list of recipes does not n
     from expacc.report.figures import Chart, Drawing
     from expacc.report.panels import Panel
 
-__all__ = ["Layout", "load_paper", "numbers"]
-
 FILE = "paper.toml"
 SIZES = ("wide", "tall", "across", "legend")  # of panels, see ``expacc.report.panels``
 Rows = Iterable[Sequence[str]]

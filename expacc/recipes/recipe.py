@@ -12,17 +12,6 @@ if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
     from expacc.runner.items import FailedRows, Shared, WorkItem
     from expacc.runner.rows import Row
 
-__all__ = [
-    "Account",
-    "Failure",
-    "Recipe",
-    "RecipeOptions",
-    "Result",
-    "Work",
-    "failed_row",
-    "final_row",
-]
-
 Paper = Literal["EXACT", "leaky expected error", "mixing", "blog"]
 
 

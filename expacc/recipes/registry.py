@@ -8,8 +8,6 @@ from typing import Any
 from expacc.recipes.paper import load_paper
 from expacc.recipes.recipe import Recipe
 
-__all__ = ["MODULES", "PAPERS", "paper_titles", "recipe", "recipes", "recipes_of"]
-
 PAPERS = ["exact", "leaky", "mixing"]  # the folders, in the order of the recipes
 # Further modules that end with RECIPES and are cheap to import.
 MODULES: list[str] = []

@@ -20,20 +20,6 @@ from expacc.recipes.writer import badge, escape, html_page, page_html, page_mark
 from expacc.report.words import NONE, counted, duration
 from expacc.runner.rows import LONGEST
 
-__all__ = [
-    "MARKERS",
-    "PAGE",
-    "content_of",
-    "folder_of",
-    "put_between",
-    "read_content",
-    "readme_section",
-    "refuse_unclean",
-    "results_markdown",
-    "write_book",
-    "write_files",
-]
-
 PAGE, CONTENT = "page.html", "page.json"
 LARGEST = 64 << 20  # bytes of page.json
 MARKERS = ("<!-- results -->", "<!-- /results -->")

@@ -21,17 +21,6 @@ from expacc.runner.rows import LONGEST, Row
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import other_study_error, unreadable_error
 
-__all__ = [
-    "How",
-    "commit",
-    "has_rows",
-    "identity",
-    "load_result",
-    "machine",
-    "parts_done",
-    "run_recipe",
-]
-
 PATIENCE = 10.0  # seconds for git, which a slow disk may need
 
 _ASKED = {"recipe": str, "quick": bool, "seeds": (Between(1), None), "seed": int}

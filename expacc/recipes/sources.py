@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["ENDINGS", "ORIGINS", "file", "folder", "missing", "need"]
-
 ENDINGS = ("", ".gz", ".xz", ".zst")  # a file is read plain or compressed
 
 MOST_FILES = 6  # that are named before the rest is counted

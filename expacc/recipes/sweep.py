@@ -33,8 +33,6 @@ from expacc.runner.items import Shared, WorkItem, load_executor
 from expacc.runner.rows import Kind, Row
 from expacc.training import Run, RunResult, TensorTable, TrainConfig, train_runs
 
-__all__ = ["Data", "Outcome", "Place", "Sweep", "execute", "failed_rows", "grid", "stacked"]
-
 Search = Literal["none", "keep", "retrain"]
 Ask = Mapping[str, Any]  # the payload of an item
 Setting = Mapping[str, Any]

@@ -31,8 +31,6 @@ from expacc.report.words import NONE, counted, duration
 if TYPE_CHECKING:
     from expacc.report.figures import Chart
 
-__all__ = ["badge", "escape", "html_page", "page_html", "page_markdown", "table"]
-
 MOST_FAILURES = 30
 MANY = 25  # rows of a table from which on a Markdown file folds it away
 LONG = 150  # letters of an answer from which on it is set smaller

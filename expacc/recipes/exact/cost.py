@@ -25,8 +25,6 @@ from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["WideResNet", "execute", "genz_bytes", "peak_bytes", "plan"]
-
 SIGMA, MARGIN = 1.0, 5.0
 LEAST = 2e-3  # seconds of one timing: shorter calls are repeated within it
 Ask = Mapping[str, Any]  # the payload of an item

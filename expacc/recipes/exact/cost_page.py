@@ -12,8 +12,6 @@ from expacc.report.panels import Line, Panel, powers
 from expacc.report.words import NONE, bytes_text, listed, looks, seconds_text
 from expacc.runner.rows import Row
 
-__all__ = ["exponent", "write"]
-
 FROM = {"classes": 32, "samples": 8}  # exponents are fitted from here on: below, calls cost more
 NAMES = {"wrn-16-8": "Wide ResNet 16-8", "wrn-28-10": "Wide ResNet 28-10"}
 SLACK = 0.25  # of an exponent

@@ -26,8 +26,6 @@ from expacc.data.source import Source, open_source, table_suffix
 from expacc.recipes import sources
 from expacc.recipes.exact.paper import TABLES
 
-__all__ = ["FOLDER", "Files", "files_of", "read_tables", "read_uci", "split_of"]
-
 FOLDER = "exact-uci"
 SHARE, STATE = 0.2, 0  # of the authors' train_test_split
 _MOST = 1 << 30  # bytes of one file

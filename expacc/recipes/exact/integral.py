@@ -16,8 +16,6 @@ from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["CASES", "Case", "Truth", "execute", "plan", "truth"]
-
 MEAN = (1.0, 2.0, 0.5, 10.0, 6.0, -3.0, -4.0, 5.0, 1.0, 0.0)  # Appendix C
 
 

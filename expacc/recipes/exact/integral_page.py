@@ -12,8 +12,6 @@ from expacc.report.panels import Line, Panel, power, powers
 from expacc.report.words import NONE, looks
 from expacc.runner.rows import Row
 
-__all__ = ["needed_samples", "write"]
-
 SAMPLERS = ("genz_given", "genz")
 PAPERS = {"paper": "as margins", "paper-logits": "as logits"}  # two readings of Appendix C
 DIGITS = 1e-10  # of a gradient

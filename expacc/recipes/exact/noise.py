@@ -22,8 +22,6 @@ from expacc.functional.standardize import standardize_logits
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.training.loss_slopes import Batch, standardize
 
-__all__ = ["BY_RULE", "NOISES", "NoiseName", "RuleLoss", "SampledLoss", "leads_of", "noise_slopes"]
-
 NoiseName = Literal["normal", "gumbel", "logistic", "laplace"]
 
 # Noise → its standard deviation at scale 1.

@@ -8,24 +8,6 @@ from typing import Any
 
 from expacc.recipes.paper import load_paper, numbers
 
-__all__ = [
-    "COST",
-    "INTEGRAL",
-    "METHODS",
-    "NOISE_METHODS",
-    "NOISE_QUESTIONS",
-    "SEEDS",
-    "TABLES",
-    "TABLE_1",
-    "TABLE_2",
-    "TABLE_4",
-    "TABLE_5",
-    "TABLE_6",
-    "TABLE_8",
-    "TOY",
-    "Settings",
-]
-
 _PAPER = load_paper("exact")
 SEEDS: int = _PAPER["seeds"]
 TABLES: tuple[str, ...] = tuple(_PAPER["tables"])

@@ -21,21 +21,6 @@ from expacc.recipes.exact.paper import Settings
 from expacc.schedules import Schedule, geometric, per_epoch, sigma_tabular
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 
-__all__ = [
-    "BATCH",
-    "EPOCHS",
-    "NOISE_METHODS",
-    "SAMPLED",
-    "STEPS",
-    "VARIANTS",
-    "Ready",
-    "Regression",
-    "Scale",
-    "run_of",
-    "steps_of",
-    "train_method",
-]
-
 EPOCHS, STEPS, BATCH = 16, 500, 256
 LAST_RATE = 1e-4
 SIGMA = per_epoch(sigma_tabular, EPOCHS)  # from 10; the last epoch is one short of 0.01

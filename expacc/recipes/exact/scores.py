@@ -15,8 +15,6 @@ from expacc.report.panels import dots
 from expacc.report.words import INK, NONE, listed, looks, signed
 from expacc.runner.rows import Row
 
-__all__ = ["Gaps", "Printed", "Scores", "Where", "counts_text", "printed_gaps", "settings_text"]
-
 Facts = Mapping[str, Any]
 Printed = Mapping[str, Mapping[str, Number]]  # table → column → as printed
 Gaps = Mapping[str, float]  # table → points

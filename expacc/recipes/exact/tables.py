@@ -42,8 +42,6 @@ from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Kind
 from expacc.training import Trained
 
-__all__ = ["SWEEP", "plan_ablation", "plan_noise", "plan_normalizer", "plan_uci", "settings_of"]
-
 TRIALS, QUICK_TRIALS = 50, 6
 NOISE_TRIALS, NOISE_SEEDS = 16, 3  # of the noise recipe's search
 # What is searched there; logistic and Laplace noise take too long to be tuned.

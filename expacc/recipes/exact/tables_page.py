@@ -29,8 +29,6 @@ from expacc.recipes.page import SLACK, Claim, Comparison, Grid, Number, Page, Se
 from expacc.report.words import NONE, signed
 from expacc.runner.rows import Row
 
-__all__ = ["write_ablation", "write_noise", "write_normalizer", "write_uci"]
-
 Facts = Mapping[str, Any]
 
 

@@ -17,27 +17,6 @@ from torch import Tensor
 from expacc.baselines import hinge
 from expacc.functional import exact_error
 
-__all__ = [
-    "FIVE",
-    "LOSSES",
-    "LOWERING",
-    "THREE",
-    "TOYS",
-    "Found",
-    "Loss",
-    "Toy",
-    "accuracy",
-    "as_the_paper",
-    "best",
-    "best_threshold",
-    "descend_lowering_sigma",
-    "loss_of",
-    "percent_text",
-    "place_text",
-    "risk",
-    "train_k_and_b",
-]
-
 LOSSES = ("cross_entropy", "hinge", "exact")
 
 

@@ -16,8 +16,6 @@ from expacc.report.panels import Line, Panel, Surface, bars
 from expacc.report.words import INK, LINES, MUTED, NONE, SCALE, looks, loss_name
 from expacc.runner.rows import Row
 
-__all__ = ["write"]
-
 _NOTES = {  # of the five points
     "exact": "where the descent from b = 0 stops; any threshold from −6 to −5 is as accurate",
     "cross_entropy": "on our grid, at k = {k:.2g}, up to b = {high:.2f}",

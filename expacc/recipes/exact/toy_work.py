@@ -26,8 +26,6 @@ from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["execute", "plan"]
-
 LOWEST_K, HIGHEST_K = 0.1, 3.0  # between which k starts at random
 SIGMAS = {"three": (0.03, 0.1, 0.3, 1.0), "five": (0.1, 0.5, 2.0, 10.0)}  # Figure 3
 MARGIN, MARGIN_SIGMAS = 0.1, (10.0, 0.3, 0.05)  # Figure 4

@@ -23,8 +23,6 @@ from expacc.recipes.sweep import Ask, Data
 from expacc.runner.items import Shared
 from expacc.training import TensorTable
 
-__all__ = ["FILES", "FOLDER", "Digits", "digits_data", "folds_of", "pack", "read_digits", "unpack"]
-
 FOLDER = "mnist"
 FILES = {
     "train_images": "train-images-idx3-ubyte",

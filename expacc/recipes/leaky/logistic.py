@@ -19,8 +19,6 @@ from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid
 from expacc.runner.items import Shared
 from expacc.training import Layer, Model, Run, TrainConfig, Trained
 
-__all__ = ["ALL", "CONDITIONS", "LARGE_RATE", "RATE", "SWEEP", "Condition", "plan"]
-
 
 @dataclass(frozen=True)
 class Condition:

@@ -20,8 +20,6 @@ from expacc.report.panels import Line, Panel, panels, power
 from expacc.report.words import looks, signed
 from expacc.runner.rows import Row
 
-__all__ = ["Runs", "claims_of", "lag", "orders", "stuck", "write"]
-
 BEHIND = 3.0  # points of accuracy
 ORDERS = (1.5, 2.5)  # "two orders of magnitude"
 TITLES = {name: condition.title for name, condition in CONDITIONS.items()}

@@ -16,8 +16,6 @@ from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid
 from expacc.runner.items import Shared
 from expacc.training import Model, Run, TrainConfig
 
-__all__ = ["LOSSES", "NOISES", "SWEEP", "plan", "protocol_of"]
-
 LOSSES = ("cross_entropy", "leaky_expected_error")
 NOISES = (0.0, 0.05)
 HIDDEN = (300, 200, 100)

@@ -16,8 +16,6 @@ from expacc.report.words import MUTED, listed, looks, p_text, p_value_text, shar
 from expacc.runner.rows import Row
 from expacc.stats import corrected_paired_t
 
-__all__ = ["write"]
-
 TABLE_4 = {
     (float(noise), loss): number
     for noise, by_loss in numbers("leaky", "table_4").items()

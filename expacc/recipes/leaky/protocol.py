@@ -17,19 +17,6 @@ from expacc.recipes.paper import load_paper
 from expacc.stats import combined_5x2_f
 from expacc.training import Layer, Trained
 
-__all__ = [
-    "LEAKY",
-    "LEVEL",
-    "LOSSES",
-    "PLAIN",
-    "REFERENCE",
-    "Compared",
-    "compare",
-    "paired_t",
-    "underlined",
-    "xavier",
-]
-
 LOSSES: dict[str, str] = load_paper("leaky")["losses"]  # loss → the paper's name
 REFERENCE, PLAIN, LEAKY = LOSSES
 LEVEL = 0.05

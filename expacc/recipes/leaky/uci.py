@@ -20,8 +20,6 @@ from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.runner.items import Shared
 from expacc.training import Model, Run, TrainConfig
 
-__all__ = ["NAMES", "RATES", "SWEEP", "plan", "table_of"]
-
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)  # of equally good ones the smallest
 BATCH = 32
 MIN_EPOCHS, PATIENCE, MOST_EPOCHS = 100, 15, 1000

@@ -25,8 +25,6 @@ from expacc.report.panels import Line, Panel, power
 from expacc.report.words import NONE, listed, looks, p_text, p_value_text, signed
 from expacc.runner.rows import Row
 
-__all__ = ["write"]
-
 PAIRS = ((LEAKY, REFERENCE), (PLAIN, REFERENCE), (LEAKY, PLAIN))
 TABLE_3 = numbers("leaky", "table_3")
 UNDERLINED: dict[str, list[str]] = load_paper("leaky")["underlined"]

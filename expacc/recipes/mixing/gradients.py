@@ -19,8 +19,6 @@ from expacc.recipes.recipe import RecipeOptions, Work, final_row
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 
-__all__ = ["execute", "failed_rows", "gradients", "plan"]
-
 POINTS = 201  # of a curve
 NEAR_ZERO = 1e-9  # where a probability can be no smaller: a peak there is a peak at 0
 _GOLDEN = (math.sqrt(5) - 1) / 2

@@ -13,8 +13,6 @@ from expacc.report.panels import Line, Panel
 from expacc.report.words import INK, NONE, SCALE, listed, looks
 from expacc.runner.rows import Row
 
-__all__ = ["write"]
-
 EQUAL = 1e-6  # of a peak: golden section finds a flat top to the root of the rounding
 Mix = tuple[float, float]
 Mixes = Mapping[Mix, Sequence[Row]]

@@ -12,8 +12,6 @@ from expacc.recipes.mixing.uci import CE, EVERY, TABLES
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, critical_difference
 
-__all__ = ["Scores", "Statistic", "Summary", "ranking", "scores_of", "summary"]
-
 Floats = NDArray[np.float64]
 DIGITS = 8  # of accuracies that are compared: equal numbers of right answers are equal
 

@@ -22,8 +22,6 @@ from expacc.runner.items import Shared, WorkItem
 from expacc.schedules import focus_constant, focus_gradual, focus_switch
 from expacc.training import Model, Run, TrainConfig
 
-__all__ = ["ARMS", "CE", "CONTROL", "EL", "EVERY", "GRADUAL", "SHAPES", "SWEEP", "TABLES", "plan"]
-
 FOLDER = "uci121"
 TABLES: tuple[str, ...] = tuple(load_paper("mixing")["tables"]["names"].split())
 # The losses as Table 4 calls them, in its order; then the control that its text describes.

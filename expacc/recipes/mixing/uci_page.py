@@ -18,8 +18,6 @@ from expacc.report.words import INK, MUTED, NONE, Look, listed, looks, p_text, p
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, friedman, wilcoxon
 
-__all__ = ["gains_chart", "look_of", "write"]
-
 TABLE_4 = {shape: numbers("mixing", shape) for shape in SHAPES}
 NEGLIGIBLE = 1e-9  # ranks: what rounding may leave between equals
 LEVEL = 0.05
