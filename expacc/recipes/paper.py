@@ -12,8 +12,10 @@ A table is declared with its columns, and means with their standard deviations::
 cell may be a plain number, which has no spread.
 
 A page is declared under ``[pages.NAME]``: title, claim, deviations; ``claims.KEY`` with ``says``,
-``paper`` and ``headline``; and ``parts.KEY`` for every section, table and chart. Names in braces
-stand for facts of the work, or for what the code gives along. ``Layout`` puts rows into it.
+``paper`` and ``headline``; and ``parts.KEY`` for every section, table and chart, with ``head`` for
+the columns of a table and ``size`` for a chart's panels. In a text the end of a line is a blank, an
+empty line begins another paragraph, and names in braces stand for facts of the work, or for what
+the code gives along. ``Layout`` puts rows into it.
 """
 
 import functools
@@ -29,7 +31,6 @@ if TYPE_CHECKING:  # they bring matplotlib, which the list of recipes does not n
     from expacc.report.panels import Panel
 
 FILE = "paper.toml"
-SIZES = ("wide", "tall", "across", "legend")  # of panels, see ``expacc.report.panels``
 Rows = Iterable[Sequence[str]]
 
 
@@ -81,16 +82,18 @@ class Layout:
 
     def _part(self, key: str, words: Mapping[str, Any]) -> dict[str, Any]:
         """The words of a section, table or chart."""
-        texts = dict(self._page["parts"][key])
-        for name, value in texts.items():
-            if isinstance(value, str):
-                texts[name] = self._say(value, words)
-            elif isinstance(value, list):
-                texts[name] = tuple(self._say(one, words) for one in value)
-        return texts
+        part = dict(self._page["parts"][key])
+        heads = part["head"].split(" | ") if "head" in part else ()
+        part["head"] = tuple(self._say(one, words) for one in heads)
+        part["text"] = self._paragraphs(part.get("text", ""), words)
+        texts = ("title", "note", "caption", "finding")
+        return {**part, **{name: self._say(part.get(name, ""), words) for name in texts}}
+
+    def _paragraphs(self, text: str, words: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(self._say(one, words) for one in text.split("\n\n") if one)
 
     def _say(self, text: str, words: Mapping[str, Any]) -> str:
-        return text.format(**{**self._facts, **words})
+        return " ".join(text.split()).format(**{**self._facts, **words})
 
     def grid(
         self,
@@ -114,7 +117,7 @@ class Layout:
         heads = [list(columns) if one == "*" else [one] for one in part["head"]]
         head = tuple(one for some in heads for one in some)
         cells = tuple(tuple(row) for row in rows)
-        return Grid(part["title"], head, cells, part.get("note", ""), tuple(marked))
+        return Grid(part["title"], head, cells, part["note"], tuple(marked))
 
     def chart(
         self, key: str, finding: str, draw: "Drawing", *, part: str = "", **words: Any
@@ -151,10 +154,10 @@ class Layout:
         if not shown:
             return ()
         text = self._page["parts"][part or key]
-        sizes = {name: text[name] for name in SIZES if name in text}
-        if "across" in sizes:
-            sizes["across"] = min(sizes["across"], len(shown))
-        drawn = functools.partial(draw or panels.panels, shown=shown, **sizes)
+        size = dict(text.get("size", {}))
+        if "across" in size:
+            size["across"] = min(size["across"], len(shown))
+        drawn = functools.partial(draw or panels.panels, shown=shown, **size)
         told = finding or ("" if "finding" in text else _told(shown))
         return (self.chart(key, told, drawn, part=part, **words),)
 
@@ -175,26 +178,26 @@ class Layout:
     ) -> Section:
         """A section; ``head``, ``unit`` and ``slack`` are of what stands beside the paper's."""
         part = self._part(key, words)
-        named = {name: part[name] for name in ("text", "unit", "slack") if name in part}
         return Section(
             part["title"],
-            beside=tuple(beside),
-            beside_head=part.get("head", ()),
+            part["text"],
+            tuple(beside),
+            part["head"],
             grids=tuple(grid for grid in grids if grid.rows),
             charts=tuple(charts),
-            **named,
+            **{name: part[name] for name in ("unit", "slack") if name in part},
         )
 
     def page(self, sections: Iterable[Section], claims: Iterable[Claim] = ()) -> Page:
         """The page of the sections that have anything to show."""
         common = self._paper.get("deviations", {})
-        told = [one for said in self._page["deviations"] for one in common.get(said, [said])]
+        told = self._page["deviations"].split("\n\n")
         return Page(
             title=self._page["title"],
-            claim=self._page["claim"],
+            claim=" ".join(self._page["claim"].split()),
             answer="",
             sections=tuple(one for one in sections if one.beside or one.grids or one.charts),
-            deviations=tuple(self._say(one, {}) for one in told),
+            deviations=self._paragraphs("\n\n".join(common.get(one, one) for one in told), {}),
             claims=tuple(claims),
         )
 
