@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from expacc.files import write_whole
-from expacc.recipes.registry import recipes
+from expacc.recipes.recipe import recipes
 from expacc.recipes.results import (
     as_json,
     content_of,

@@ -14,7 +14,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from expacc.recipes.exact.paper import TOY
+from expacc.recipes.exact import TOY
 from expacc.recipes.exact.toy import (
     LOSSES,
     TOYS,

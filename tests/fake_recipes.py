@@ -10,8 +10,7 @@ import time
 import numpy as np
 
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
-from expacc.recipes.recipe import Recipe, Work
-from expacc.recipes.sources import file, missing, need
+from expacc.recipes.recipe import Recipe, Work, data_file, missing_data, need_data
 from expacc.runner.items import WorkItem
 from expacc.runner.rows import Row
 
@@ -32,10 +31,10 @@ def plan(ask):
 
 
 def plan_with_data(ask):
-    place = need(ask.data, "mnist")
+    place = need_data(ask.data, "mnist")
     work = plan(ask)
-    names = [name for name in ("train-images-idx3-ubyte",) if file(place, name) is None]
-    lacking = (missing("mnist", *names),) if names else ()
+    names = [name for name in ("train-images-idx3-ubyte",) if data_file(place, name) is None]
+    lacking = (missing_data("mnist", *names),) if names else ()
     return Work(**{**vars(work), "missing": lacking, "facts": {**work.facts, "place": str(place)}})
 
 

@@ -12,8 +12,7 @@ from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.mixing import uci as mixing_uci
 from expacc.recipes.page import Page, answer_of
-from expacc.recipes.recipe import Recipe, RecipeOptions, Work
-from expacc.recipes.registry import recipes
+from expacc.recipes.recipe import Recipe, RecipeOptions, Work, recipes
 from expacc.recipes.runner import How, load_result, run_recipe
 from expacc.runner.items import check_rows, load_executor
 from expacc.runner.rows import Row

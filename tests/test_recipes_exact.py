@@ -15,10 +15,7 @@ from uci_files import write_tables
 from expacc.compare.serialize import pack_splits, pack_table
 from expacc.data import Split, TableError, open_split
 from expacc.functional import exact_error
-from expacc.recipes.exact import protocol, tables
-from expacc.recipes.exact.data import files_of, read_tables, read_uci, split_of
-from expacc.recipes.exact.noise import NOISES, RuleLoss, SampledLoss
-from expacc.recipes.exact.paper import (
+from expacc.recipes.exact import (
     METHODS,
     TABLE_1,
     TABLE_2,
@@ -28,7 +25,11 @@ from expacc.recipes.exact.paper import (
     TABLE_8,
     TABLES,
     Settings,
+    protocol,
+    tables,
 )
+from expacc.recipes.exact.data import files_of, read_tables, read_uci, split_of
+from expacc.recipes.exact.noise import NOISES, RuleLoss, SampledLoss
 from expacc.recipes.exact.protocol import (
     NOISE_METHODS,
     Ready,
@@ -37,8 +38,7 @@ from expacc.recipes.exact.protocol import (
     train_method,
 )
 from expacc.recipes.exact.tables import SWEEP, settings_of
-from expacc.recipes.recipe import RecipeOptions
-from expacc.recipes.registry import recipe
+from expacc.recipes.recipe import RecipeOptions, recipe
 from expacc.recipes.sweep import Outcome, execute
 from expacc.runner.rows import Row
 

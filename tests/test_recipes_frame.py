@@ -19,7 +19,7 @@ from crafted import changing, mutated, seeded
 from study_samples import PAYLOADS
 
 from expacc.cli import main
-from expacc.recipes import registry, sources
+from expacc.recipes import recipe as registry
 from expacc.recipes import results as book
 from expacc.recipes.page import (
     Comparison,
@@ -79,7 +79,7 @@ def test_the_registry_has_every_recipe_of_the_papers():
         *("mixing-gradients", "mixing-uci"),
     }
     for one in registry.recipes().values():
-        assert set(one.needs) <= set(sources.ORIGINS)
+        assert set(one.needs) <= set(registry.ORIGINS)
         assert one.minutes > 0
         assert one.alone == (one.name == "exact-cost")  # which measures time
         assert "\n" not in one.what
@@ -115,22 +115,22 @@ def test_folders_and_files_are_found(tmp_path):
     inner = tmp_path / "mnist"
     inner.mkdir()
     (inner / "labels.gz").write_bytes(b"")
-    assert sources.folder(None, "mnist") is None
-    assert sources.folder(tmp_path, "mnist") == inner
-    assert sources.folder(inner, "mnist") == inner  # the folder itself was named
-    assert sources.folder(tmp_path, "uci121") is None
-    assert sources.file(inner, "labels") == inner / "labels.gz"
-    assert sources.file(inner, "images") is None
+    assert registry.data_folder(None, "mnist") is None
+    assert registry.data_folder(tmp_path, "mnist") == inner
+    assert registry.data_folder(inner, "mnist") == inner  # the folder itself was named
+    assert registry.data_folder(tmp_path, "uci121") is None
+    assert registry.data_file(inner, "labels") == inner / "labels.gz"
+    assert registry.data_file(inner, "images") is None
     with pytest.raises(ValueError, match=r"uci121 is missing: .*bioinf-jku/SNNs"):
-        sources.need(tmp_path, "uci121")
+        registry.need_data(tmp_path, "uci121")
 
 
-@pytest.mark.parametrize("folder", sources.ORIGINS)
+@pytest.mark.parametrize("folder", registry.ORIGINS)
 def test_missing_is_one_sentence(folder):
-    assert sources.missing(folder, "a/b").startswith(f"{folder}/a/b is missing: ")
-    many = sources.missing(folder, *(f"t{n}" for n in range(9)))
+    assert registry.missing_data(folder, "a/b").startswith(f"{folder}/a/b is missing: ")
+    many = registry.missing_data(folder, *(f"t{n}" for n in range(9)))
     assert f"{folder}/t5 and 3 more are missing" in many
-    for sentence in (many, sources.missing(folder)):
+    for sentence in (many, registry.missing_data(folder)):
         assert "https://" in sentence
         assert sentence.endswith(".")
         assert ". " not in sentence.replace("et al. ", "")

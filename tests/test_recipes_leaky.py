@@ -12,19 +12,17 @@ import torch
 from scipy import stats
 from uci_files import write_digits, write_halves, write_idx
 
+from expacc.recipes.leaky import LOSSES, compare, paired_t, underlined
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import mlp as leaky_mlp
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.leaky.digits import FILES, folds_of, pack, read_digits, unpack
-from expacc.recipes.leaky.logistic_page import Runs, claims_of, lag, orders, stuck
-from expacc.recipes.leaky.mlp_page import TABLE_4
-from expacc.recipes.leaky.protocol import LOSSES, compare, paired_t, underlined
-from expacc.recipes.leaky.uci import NAMES, table_of
-from expacc.recipes.leaky.uci_page import TABLE_3, UNDERLINED
+from expacc.recipes.leaky.logistic import Runs, claims_of, lag, orders, stuck
+from expacc.recipes.leaky.mlp import TABLE_4
+from expacc.recipes.leaky.uci import NAMES, TABLE_3, UNDERLINED, table_of
 from expacc.recipes.page import verdict
 from expacc.recipes.paper import Layout
-from expacc.recipes.recipe import RecipeOptions
-from expacc.recipes.registry import recipes_of
+from expacc.recipes.recipe import RecipeOptions, recipes_of
 from expacc.recipes.sweep import _flushing as flushing
 from expacc.recipes.sweep import execute
 from expacc.runner.items import check_rows
@@ -449,7 +447,7 @@ def test_mlp_cells_do_not_depend_on_how_the_work_is_cut(mlp, pictures):
     work, rows = mlp
     item = work.items[0]
     (tried,) = item.payload["settings"].values()
-    settings = dict.fromkeys(leaky_mlp.LOSSES, tried)
+    settings = dict.fromkeys(leaky_mlp.PAIR, tried)
     payload = {**item.payload, "folds": ["1", "2"], "settings": settings}
     again = execute(replace(item, payload=payload), work.shared)
     scores = {

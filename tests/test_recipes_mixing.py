@@ -33,8 +33,7 @@ from expacc.recipes.mixing.uci import (
 from expacc.recipes.mixing.uci_page import TABLE_4, gains_chart, look_of
 from expacc.recipes.page import verdict
 from expacc.recipes.paper import Layout
-from expacc.recipes.recipe import RecipeOptions
-from expacc.recipes.registry import recipes_of
+from expacc.recipes.recipe import RecipeOptions, recipes_of
 from expacc.recipes.sweep import Place, execute, grid
 from expacc.runner.items import WorkItem, check_rows
 from expacc.runner.rows import Row

@@ -10,12 +10,10 @@ from expacc import orthant_prob
 from expacc.functional import exact_error
 from expacc.recipes.exact import cost, integral, toy_work
 from expacc.recipes.exact.cost_page import exponent
-from expacc.recipes.exact.integral import CASES, truth
-from expacc.recipes.exact.integral_page import needed_samples
+from expacc.recipes.exact.integral import CASES, needed_samples, truth
 from expacc.recipes.mixing.gradients import gradients
 from expacc.recipes.page import Page, verdict
-from expacc.recipes.recipe import RecipeOptions
-from expacc.recipes.registry import recipe
+from expacc.recipes.recipe import RecipeOptions, recipe
 from expacc.runner.items import check_rows, load_executor
 from expacc.runner.rows import Row
 

@@ -12,7 +12,7 @@ import torch
 
 from expacc.functional import exact_error
 from expacc.optim import GradientNormalizer
-from expacc.recipes.exact.paper import TOY
+from expacc.recipes.exact import TOY
 from expacc.recipes.exact.toy import (
     FIVE,
     LOSSES,

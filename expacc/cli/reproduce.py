@@ -32,7 +32,7 @@ def recipe_options(
 
 def _list(data: Path | None, screen: Screen) -> None:
     """What recipes there are, and whether their data is at hand."""
-    from expacc.recipes.registry import recipes
+    from expacc.recipes.recipe import recipes
 
     found = recipes()
     have = {name: _have(one, data) for name, one in found.items()}
@@ -55,9 +55,9 @@ def _list(data: Path | None, screen: Screen) -> None:
 
 
 def _have(one: "Recipe", data: Path | None) -> bool:
-    from expacc.recipes.sources import folder
+    from expacc.recipes.recipe import data_folder
 
-    return all(folder(data, need) is not None for need in one.needs)
+    return all(data_folder(data, need) is not None for need in one.needs)
 
 
 def _print_list(found: Mapping[str, "Recipe"], have: Mapping[str, bool], screen: Screen) -> None:
@@ -94,7 +94,7 @@ def reproduce(
     everything: bool = False,
 ) -> None:
     """Run one recipe or all and say where the page is; list them if neither is asked for."""
-    from expacc.recipes.registry import recipe, recipes
+    from expacc.recipes.recipe import recipe, recipes
 
     if name is not None and everything:
         raise UsageError(f"NAME must be left out with --all; got {name!r}.")
@@ -233,7 +233,7 @@ def _tell(result: Any, out: Path, screen: Screen) -> dict[str, Any]:
 
 
 def _index(options: "RecipeOptions", how: RunOptions, left_out: Mapping[str, str]) -> Path:
-    from expacc.recipes.registry import recipes
+    from expacc.recipes.recipe import recipes
     from expacc.recipes.results import write_book
 
     return write_book((how.out or OUT), recipes(), quick=options.quick, left_out=left_out)

@@ -1,12 +1,16 @@
 """What a recipe is: what it needs, what it runs, the page that it writes from stored rows, and how
-that page came about."""
+that page came about; which there are, and where their data comes from."""
 
+import difflib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from expacc.recipes.page import Page
+from expacc.recipes.paper import load_paper
 
 if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
     from expacc.runner.items import FailedRows, Shared, WorkItem
@@ -180,3 +184,144 @@ def failed_row(item: "WorkItem", reason: str) -> list["Row"]:
             failure=reason,
         )
     ]
+
+
+# ---------------------------------------------------------------------------------- which there are
+
+PAPERS = ["exact", "leaky", "mixing"]  # the folders, in the order of the recipes
+# Further modules that end with RECIPES and are cheap to import.
+MODULES: list[str] = []
+
+
+def paper_titles() -> dict[str, str]:
+    """Short name of a paper → its title."""
+    found: dict[str, str] = {}
+    for paper in map(load_paper, PAPERS):
+        found |= {paper["name"]: paper["title"], **paper.get("titles", {})}
+    return found
+
+
+def recipes_of(folder: str) -> list[Recipe]:
+    """The recipes that a paper declares; what they run is imported when it is asked for."""
+    paper, found = load_paper(folder), []
+    for name, one in paper["recipes"].items():
+        called = {step: functools.partial(_call, one[step]) for step in ("plan", "write")}
+        needs = tuple(one.get("needs", ()))
+        found.append(Recipe(name, **{"paper": paper["name"], **one, "needs": needs, **called}))
+    return found
+
+
+def _call(path: str, *given: Any) -> Any:
+    """Call the function with the path 'package.module:name'; its module may bring torch."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)(*given)
+
+
+def recipes() -> dict[str, Recipe]:
+    """Every recipe by its name, in the order of the papers.
+
+    Raises:
+        ValueError: two recipes have the same name.
+    """
+    found: dict[str, Recipe] = {}
+    declared = [one for folder in PAPERS for one in recipes_of(folder)]
+    declared += [one for module in MODULES for one in import_module(module).RECIPES]
+    for one in declared:
+        if one.name in found:
+            raise ValueError(f"recipes must have different names; got {one.name!r} twice.")
+        found[one.name] = one
+    return found
+
+
+def recipe(name: str) -> Recipe:
+    """The recipe of that name.
+
+    Raises:
+        ValueError: there is none; names the one that was probably meant.
+    """
+    known = recipes()
+    if name in known:
+        return known[name]
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = f" Did you mean {close[0]}?" if close else ""
+    raise ValueError(
+        f"NAME must be a recipe; got {name!r}.{meant} expacc reproduce lists all {len(known)}."
+    )
+
+
+# --------------------------------------------------------------------------------------- their data
+
+ENDINGS = ("", ".gz", ".xz", ".zst")  # a file is read plain or compressed
+
+MOST_FILES = 6  # that are named before the rest is counted
+
+# Folder under --data → what belongs there, and where that comes from.
+ORIGINS = {
+    "exact-uci": "one folder per table (adult, car, wine …) with the files as the UCI repository "
+    "has them, https://archive.ics.uci.edu",
+    "leerr-uci": "one folder per table with data.csv (no header, label last; from "
+    "https://archive.ics.uci.edu, pima and ringnorm from https://www.openml.org) and its "
+    "folds in split5x2.json",
+    "uci121": "the prepared folders of Klambauer et al. 2017, one per table, from "
+    "https://github.com/bioinf-jku/SNNs",
+    "mnist": "the four original idx files, from https://yann.lecun.com/exdb/mnist or "
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+}
+
+
+def data_folder(data: Path | None, name: str) -> Path | None:
+    """The data folder ``name`` under the one that the user named; None if it is not there.
+
+    Args:
+        data: ``RecipeOptions.data``. It may also be the folder itself: ``--data somewhere/mnist``.
+        name: a key of ``ORIGINS``.
+    """
+    if data is None:
+        return None
+    for path in (data / name, data):
+        if path.name == name and path.is_dir():
+            return path
+    return None
+
+
+def data_file(place: Path | None, name: str) -> Path | None:
+    """The file ``name`` in a folder, plain or compressed; None if there is none.
+
+    >>> data_file(None, "car.data") is None
+    True
+    """
+    if place is None:
+        return None
+    return next((path for end in ENDINGS if (path := place / (name + end)).is_file()), None)
+
+
+def missing_data(folder: str, *files: str) -> str:
+    """One sentence on what is not there and where it comes from.
+
+    Args:
+        folder: a key of ``ORIGINS``.
+        files: which are missing, as paths in that folder; none for the whole folder.
+
+    >>> print(missing_data("mnist", "train-images-idx3-ubyte"))
+    mnist/train-images-idx3-ubyte is missing: the folder mnist under --data holds the four original
+    idx files, from https://yann.lecun.com/exdb/mnist or
+    https://storage.googleapis.com/cvdf-datasets/mnist.
+    """
+    shown = [f"{folder}/{name}" for name in files[:MOST_FILES]]
+    if len(files) > MOST_FILES:
+        shown.append(f"{len(files) - MOST_FILES} more")
+    *most, last = shown or [folder]
+    what = f"{', '.join(most)} and {last} are" if most else f"{last} is"
+    return f"{what} missing: the folder {folder} under --data holds {ORIGINS[folder]}."
+
+
+def need_data(data: Path | None, name: str) -> Path:
+    """As ``data_folder``, for a recipe that can do nothing without it.
+
+    Raises:
+        ValueError: with the sentence of ``missing_data``.
+    """
+    found = data_folder(data, name)
+    if found is None:
+        raise ValueError(missing_data(name))
+    return found

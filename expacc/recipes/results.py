@@ -14,8 +14,7 @@ from typing import Any
 
 from expacc.files import Between, check_shape, parse_json, read_whole, write_whole
 from expacc.recipes.page import VERDICTS, answer_of, counts_text, verdict, verdict_counts
-from expacc.recipes.recipe import Recipe, Result
-from expacc.recipes.registry import paper_titles
+from expacc.recipes.recipe import Recipe, Result, paper_titles
 from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown, table
 from expacc.report.words import NONE, counted, duration
 from expacc.runner.rows import LONGEST

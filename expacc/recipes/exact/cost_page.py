@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from expacc.recipes.exact.paper import COST
+from expacc.recipes.exact import COST
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout
 from expacc.report.figures import Chart

@@ -23,8 +23,8 @@ from expacc.data.containers import read_workbook
 from expacc.data.delimited import read_delimited
 from expacc.data.options import Position
 from expacc.data.source import Source, open_source, table_suffix
-from expacc.recipes import sources
-from expacc.recipes.exact.paper import TABLES
+from expacc.recipes.exact import TABLES
+from expacc.recipes.recipe import data_file, missing_data
 
 FOLDER = "exact-uci"
 SHARE, STATE = 0.2, 0  # of the authors' train_test_split
@@ -94,7 +94,7 @@ def read_tables(folder: Path, names: Sequence[str] = TABLES) -> tuple[dict[str, 
         else:
             found[name] = table
     if absent:
-        sentences.insert(0, sources.missing(FOLDER, *absent))
+        sentences.insert(0, missing_data(FOLDER, *absent))
     return found, sentences
 
 
@@ -149,7 +149,7 @@ def _find(place: Path, name: str) -> _Found | None:
     if not place.is_dir():
         return None
     for folder in (place, *sorted(path for path in place.iterdir() if path.is_dir())):
-        path = sources.file(folder, name)
+        path = data_file(folder, name)
         if path is not None:
             return _Found(path)
     for archive in sorted(place.glob("*.zip")):

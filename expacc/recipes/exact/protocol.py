@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from expacc.data import TrainRows, derive_seed, require_train_rows
+from expacc.recipes.exact import Settings
 from expacc.recipes.exact.noise import BY_RULE, NOISES, RuleLoss, SampledLoss
-from expacc.recipes.exact.paper import Settings
 from expacc.schedules import Schedule, geometric, per_epoch, sigma_tabular
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 

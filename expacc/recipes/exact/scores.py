@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from expacc.recipes.exact.paper import TABLES
+from expacc.recipes.exact import TABLES
 from expacc.recipes.exact.protocol import steps_of
 from expacc.recipes.page import SLACK, Claim, Comparison, Grid, Number
 from expacc.recipes.paper import Layout

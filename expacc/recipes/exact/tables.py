@@ -23,9 +23,8 @@ from expacc.data import (
     open_split,
     require_train_rows,
 )
-from expacc.recipes import sources
+from expacc.recipes.exact import METHODS, SEEDS, TABLE_8, TABLES, Settings
 from expacc.recipes.exact.data import FOLDER, files_of, read_tables, split_of
-from expacc.recipes.exact.paper import METHODS, SEEDS, TABLE_8, TABLES, Settings
 from expacc.recipes.exact.protocol import (
     BATCH,
     EPOCHS,
@@ -36,7 +35,7 @@ from expacc.recipes.exact.protocol import (
     Regression,
     train_method,
 )
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Sweep
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Kind
@@ -84,7 +83,7 @@ class _Plan:
     @classmethod
     def of(cls, ask: RecipeOptions, splits: int = 1) -> "_Plan":
         """Read the tables; of a quick run the first that are there."""
-        folder = sources.need(ask.data, FOLDER)
+        folder = need_data(ask.data, FOLDER)
         tables: dict[str, Table] = {}
         missing: list[str] = []
         if not ask.quick:
@@ -93,7 +92,7 @@ class _Plan:
             if len(tables) < QUICK_COUNT:
                 tables |= read_tables(folder, [name])[0]
         if not tables:
-            absent = sources.missing(FOLDER, *files_of(QUICK_TABLES[0]))
+            absent = missing_data(FOLDER, *files_of(QUICK_TABLES[0]))
             raise ValueError(missing[0] if missing else absent)
         return cls(ask, tables, tuple(missing), splits)
 

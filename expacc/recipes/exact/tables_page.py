@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from expacc.recipes.exact.paper import (
+from expacc.recipes.exact import (
     METHODS,
     NOISE_METHODS,
     NOISE_QUESTIONS,

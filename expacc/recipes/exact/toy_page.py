@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from expacc.recipes.exact.paper import TOY
+from expacc.recipes.exact import TOY
 from expacc.recipes.exact.toy import FIVE, LOSSES, THREE, TOYS, Toy, best, percent_text, place_text
 from expacc.recipes.page import Claim, Comparison, Grid, Number, Page, Section
 from expacc.recipes.paper import Layout

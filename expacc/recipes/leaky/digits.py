@@ -18,7 +18,7 @@ from expacc.data import (
     stratified_folds,
 )
 from expacc.data.source import open_source
-from expacc.recipes import sources
+from expacc.recipes.recipe import data_file, missing_data, need_data
 from expacc.recipes.sweep import Ask, Data
 from expacc.runner.items import Shared
 from expacc.training import TensorTable
@@ -136,11 +136,11 @@ def read_digits(data: Path | None) -> Digits:
     Raises:
         ValueError: a file is not there, or is not what its name says.
     """
-    place = sources.need(data, FOLDER)
-    paths = {part: sources.file(place, name) for part, name in FILES.items()}
+    place = need_data(data, FOLDER)
+    paths = {part: data_file(place, name) for part, name in FILES.items()}
     absent = [FILES[part] for part, path in paths.items() if path is None]
     if absent:
-        raise ValueError(sources.missing(FOLDER, *absent))
+        raise ValueError(missing_data(FOLDER, *absent))
     found = {part: _read_idx(path) for part, path in paths.items() if path is not None}
     for side in ("train", "test"):
         images, labels = found[f"{side}_images"], found[f"{side}_labels"]

@@ -14,9 +14,8 @@ import numpy as np
 
 from expacc.data import SealedTest, Table, TrainRows, find_tables
 from expacc.functional.softmax import focus_weights
-from expacc.recipes import sources
 from expacc.recipes.paper import load_paper
-from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
 from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.runner.items import Shared, WorkItem
 from expacc.schedules import focus_constant, focus_gradual, focus_switch
@@ -93,7 +92,7 @@ class Shape:
 
 def plan(options: RecipeOptions) -> Work:
     """An item per table and architecture, the longest first."""
-    folder = sources.need(options.data, FOLDER)
+    folder = need_data(options.data, FOLDER)
     tables, left_out = read_tables(folder, QUICK_LOOK if options.quick else None)
     if options.quick:  # neither the tiny ones nor those that take long
         tables = dict(list(tables.items())[-QUICK_TABLES:])
@@ -128,7 +127,7 @@ def plan(options: RecipeOptions) -> Work:
                 runs = len(part) * len(seeds) * len(EVERY) * len(RATES)  # none is trained again
                 items.append((size.effort(shape) * len(part), replace(item, runs=runs)))
     items.sort(key=lambda pair: -pair[0])
-    missing = [sources.missing(FOLDER, *absent)] if absent else []
+    missing = [missing_data(FOLDER, *absent)] if absent else []
     return SWEEP.work(
         [item for _, item in items],
         shared=shared,
@@ -165,7 +164,7 @@ def read_tables(folder: Path, most: int | None = None) -> tuple[dict[str, Table]
     except ValueError:  # an empty folder
         found = []
     if not found:
-        raise ValueError(sources.missing(FOLDER, *TABLES))
+        raise ValueError(missing_data(FOLDER, *TABLES))
     if most is not None:
         found = sorted(found, key=lambda one: (_bytes(one.path), one.name))[:most]
     tables, left_out = {}, []
