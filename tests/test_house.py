@@ -280,6 +280,10 @@ def test_files_stay_small(path):
     assert len(path.read_text().splitlines()) <= 400
 
 
+def test_the_readme_is_read_at_a_sitting():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 140
+
+
 def test_the_wheel_brings_every_file():
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     patterns = tools["setuptools"]["package-data"]["expacc"]

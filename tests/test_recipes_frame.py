@@ -19,6 +19,7 @@ from crafted import changing, mutated, seeded
 from study_samples import PAYLOADS
 
 from expacc.cli import main
+from expacc.plain import UsageError
 from expacc.recipes import recipe as registry
 from expacc.recipes import results as book
 from expacc.recipes.page import (
@@ -311,6 +312,15 @@ def test_workers_of_their_own_do_the_work(tmp_path):
         processes = {row.metrics["process"] for row in store.rows()}
     assert len(processes) == 1
     assert os.getpid() not in processes
+
+
+def test_an_error_of_a_page_is_a_bug_where_the_rows_are_new(tmp_path):
+    def broken(rows, facts):
+        raise KeyError("accuracy")
+
+    for folder, error in (("new", KeyError), ("new", UsageError)):  # then they are taken as found
+        with pytest.raises(error, match="accuracy"):
+            run(replace(ONE, write=broken), tmp_path / folder)
 
 
 def test_a_folder_of_something_else(tmp_path):

@@ -127,7 +127,7 @@ def run_recipe(
         finally:  # an interrupted hour is an hour of work, too
             spent = time.monotonic() - start
             store.set_note("seconds", float(before.get("seconds", 0.0)) + spent)
-    return load_result(recipe, folder), outcome
+    return load_result(recipe, folder, ours=not outcome.skipped), outcome
 
 
 def _workers(recipe: Recipe, ask: RecipeOptions, how: How) -> int | None:
@@ -176,8 +176,13 @@ def parts_done(recipe: Recipe, ask: RecipeOptions, work: Work, folder: str | Pat
     return sum(item.key in done for item in work.items)
 
 
-def load_result(recipe: Recipe, folder: str | Path) -> Result:
+def load_result(recipe: Recipe, folder: str | Path, *, ours: bool = False) -> Result:
     """The page of the rows that a folder holds, all or, while it runs, a part.
+
+    Args:
+        recipe: what it is.
+        folder: where the rows are.
+        ours: all of them were made just now, so that an error of the page is no damage but a bug.
 
     Raises:
         FileNotFoundError: it holds none.
@@ -220,6 +225,8 @@ def load_result(recipe: Recipe, folder: str | Path) -> Result:
     try:
         page = recipe.write(rows, notes["facts"])
     except Exception as error:
+        if ours:
+            raise
         # Each recipe has facts of its own, so who writes the page is the first to see them.
         raise unreadable_error(
             where,
