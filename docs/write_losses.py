@@ -12,7 +12,7 @@ from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
-from expacc.registry import SPECS, LossSpec
+from expacc.registry import SPECS
 
 # Types by the names that the stub gives them.
 TYPES = {
@@ -52,14 +52,32 @@ stand beside, and `expacc.get_loss(name, classes=…)` takes the nearer (those f
 {parameters}
 """
 
-STUB = '''"""Written by ``python docs/write_losses.py``: public names, for type checkers."""
+STUB = '''"""Written by ``python docs/write_losses.py``: public names, for type checkers.
+
+What a Module takes stands as its fields: all by name, ``weight`` by its place, too.
+"""
+
+from typing import Any, dataclass_transform
 
 from torch import Tensor
 
 {imports}
 
 __version__: str
+
+def _placed(*, default: Any, kw_only: bool) -> Any: ...
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(_placed,))
+class _Fields(FunctionLoss): ...
+
 {classes}'''
+
+# What Modules of a kind have in common → the class of the stub that has it.
+KINDS = {
+    ("weight", "ignore_index", "reduction", "label_smoothing"): "_RowLoss",
+    ("weight", "ignore_index", "label_smoothing"): "_BatchLoss",
+    ("weight", "reduction", "pos_weight"): "_BinaryLoss",
+}
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -107,33 +125,32 @@ def type_of(argument: inspect.Parameter) -> str:
     return inspect.formatannotation(argument.annotation).replace("torch.Tensor", "Tensor")
 
 
-def stub_of(spec: LossSpec) -> str:
-    """A class with the attributes and the signature of the Module."""
-    assert spec.module is not None
-    assert issubclass(spec.module, FunctionLoss)
-    arguments = inspect.signature(spec.module).parameters
-    own = [f"    {name}: {type_of(arguments[name])}" for name in spec.module.params]
-    shown = [
-        f"        {name}: {type_of(one)} = {one.default!r},".replace("'", '"')
-        for name, one in arguments.items()
-    ]
-    first = (inspect.getdoc(spec.function) or "").splitlines()[0]
-    return "\n".join(
-        [
-            f"class {spec.module_name}(FunctionLoss):",
-            f'    """{first}"""',
-            "",
-            *own,
-            *([""] if own else []),
-            "    def __init__(",
-            "        self,",
-            shown[0],
-            "        *,",
-            *shown[1:],
-            "    ) -> None: ...",
-            "",
-        ]
-    )
+def class_of(name: str, base: str, first: str, fields: list[inspect.Parameter]) -> str:
+    """A class of the stub."""
+    lines = [f"class {name}({base}):", f'    """{first}"""', ""]
+    for one in fields:
+        default = repr(one.default).replace("'", '"')
+        if one.kind is not one.KEYWORD_ONLY:
+            default = f"_placed(default={default}, kw_only=False)"
+        lines.append(f"    {one.name}: {type_of(one)} = {default}")
+    return "\n".join([*(lines if fields else lines[:-1]), ""])
+
+
+def classes() -> list[str]:
+    """The Modules, and before the first of a kind what the kind has in common."""
+    found: dict[str, str] = {}
+    for spec in SPECS.values():
+        if spec.has_module:
+            assert spec.module is not None
+            assert issubclass(spec.module, FunctionLoss)
+            arguments, kind = inspect.signature(spec.module).parameters, KINDS[spec.module.shared]
+            if kind not in found:
+                common = [arguments[name] for name in spec.module.shared]
+                found[kind] = class_of(kind, "_Fields", "What such losses have.", common)
+            first = (inspect.getdoc(spec.function) or "").splitlines()[0]
+            own = [arguments[name] for name in spec.module.params]
+            found[spec.module_name] = class_of(spec.module_name, kind, first, own)
+    return list(found.values())
 
 
 def stub() -> str:
@@ -145,8 +162,7 @@ def stub() -> str:
     for name, home in named.items():
         homes.setdefault(home, []).append(name)
     lines += [f"from {home} import {', '.join(sorted(names))}" for home, names in homes.items()]
-    classes = [stub_of(spec) for spec in SPECS.values() if spec.has_module]
-    return STUB.format(imports="\n".join(sorted(lines)), classes="\n" + "\n".join(classes))
+    return STUB.format(imports="\n".join(sorted(lines)), classes="\n".join(classes()))
 
 
 WRITTEN = {"docs/losses.md": page, "expacc/__init__.pyi": stub}

@@ -1,4 +1,9 @@
-"""Written by ``python docs/write_losses.py``: public names, for type checkers."""
+"""Written by ``python docs/write_losses.py``: public names, for type checkers.
+
+What a Module takes stands as its fields: all by name, ``weight`` by its place, too.
+"""
+
+from typing import Any, dataclass_transform
 
 from torch import Tensor
 
@@ -28,660 +33,269 @@ from expacc.scheduled import ScheduledLoss as ScheduledLoss
 
 __version__: str
 
-class ExactLoss(FunctionLoss):
+def _placed(*, default: Any, kw_only: bool) -> Any: ...
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(_placed,))
+class _Fields(FunctionLoss): ...
+
+class _RowLoss(_Fields):
+    """What such losses have."""
+
+    weight: Tensor | None = _placed(default=None, kw_only=False)
+    ignore_index: int = -100
+    reduction: Reduction = "mean"
+    label_smoothing: float = 0.0
+
+class ExactLoss(_RowLoss):
     """Compute EXACT, the error rate expected when the logits carry Gaussian noise."""
 
-    sigma: float | Tensor
-    margin: float | None
-    standardize: Standardize
-    noise: NoiseName
-    topk: int
-    log: bool
-    impl: Implementation
+    sigma: float | Tensor = 1.0
+    margin: float | None = None
+    standardize: Standardize = True
+    noise: NoiseName = "normal"
+    topk: int = 1
+    log: bool = False
+    impl: Implementation = "auto"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        sigma: float | Tensor = 1.0,
-        margin: float | None = None,
-        standardize: Standardize = True,
-        noise: NoiseName = "normal",
-        topk: int = 1,
-        log: bool = False,
-        impl: Implementation = "auto",
-    ) -> None: ...
-
-class LeakyExpectedErrorLoss(FunctionLoss):
+class LeakyExpectedErrorLoss(_RowLoss):
     """Compute the expected error plus a small leak of cross entropy."""
 
-    leak: float
-    shift: Shift
-    scale: float
-    impl: Implementation
+    leak: float = 0.1
+    shift: Shift = 0.0
+    scale: float = 1.0
+    impl: Implementation = "auto"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        leak: float = 0.1,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-        impl: Implementation = "auto",
-    ) -> None: ...
-
-class MixedExpectedErrorLoss(FunctionLoss):
+class MixedExpectedErrorLoss(_RowLoss):
     """Compute a mixture of cross entropy and expected error."""
 
-    focus: float
-    ce_weight: float | None
-    error_weight: float | None
-    shift: Shift
-    scale: float
-    impl: Implementation
+    focus: float = 0.0
+    ce_weight: float | None = None
+    error_weight: float | None = None
+    shift: Shift = 0.0
+    scale: float = 1.0
+    impl: Implementation = "auto"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        focus: float = 0.0,
-        ce_weight: float | None = None,
-        error_weight: float | None = None,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-        impl: Implementation = "auto",
-    ) -> None: ...
-
-class ExpectedErrorLoss(FunctionLoss):
+class ExpectedErrorLoss(_RowLoss):
     """Compute the error rate expected when labels are drawn from the softmax."""
 
-    shift: Shift
-    scale: float
-    impl: Implementation
+    shift: Shift = 0.0
+    scale: float = 1.0
+    impl: Implementation = "auto"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-        impl: Implementation = "auto",
-    ) -> None: ...
-
-class ExpectedDistanceLoss(FunctionLoss):
+class ExpectedDistanceLoss(_RowLoss):
     """Compute the distance from the true class expected when the winner is drawn."""
 
-    power: float
-    sigma: float | Tensor
-    noise: NoiseName
+    power: float = 1.0
+    sigma: float | Tensor = 1.0
+    noise: NoiseName = "gumbel"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        power: float = 1.0,
-        sigma: float | Tensor = 1.0,
-        noise: NoiseName = "gumbel",
-    ) -> None: ...
+class _BatchLoss(_Fields):
+    """What such losses have."""
 
-class ExpectedBalancedErrorLoss(FunctionLoss):
+    weight: Tensor | None = _placed(default=None, kw_only=False)
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+
+class ExpectedBalancedErrorLoss(_BatchLoss):
     """Compute 1 - balanced accuracy expected when the winner is drawn from noisy logits."""
 
-    sigma: float | Tensor
-    noise: NoiseName
+    sigma: float | Tensor = 1.0
+    noise: NoiseName = "gumbel"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        sigma: float | Tensor = 1.0,
-        noise: NoiseName = "gumbel",
-    ) -> None: ...
-
-class ExpectedF1ErrorLoss(FunctionLoss):
+class ExpectedF1ErrorLoss(_BatchLoss):
     """Compute 1 - F1 of the confusion matrix expected of noisy logits."""
 
-    average: Average
-    sigma: float | Tensor
-    noise: NoiseName
+    average: Average = "macro"
+    sigma: float | Tensor = 1.0
+    noise: NoiseName = "gumbel"
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        average: Average = "macro",
-        sigma: float | Tensor = 1.0,
-        noise: NoiseName = "gumbel",
-    ) -> None: ...
+class _BinaryLoss(_Fields):
+    """What such losses have."""
 
-class BinaryExpectedErrorLoss(FunctionLoss):
+    weight: Tensor | None = _placed(default=None, kw_only=False)
+    reduction: Reduction = "mean"
+    pos_weight: Tensor | None = None
+
+class BinaryExpectedErrorLoss(_BinaryLoss):
     """Compute the error rate expected when a yes is drawn with probability sigmoid(logit)."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        reduction: Reduction = "mean",
-        pos_weight: Tensor | None = None,
-    ) -> None: ...
-
-class BinaryLeakyExpectedErrorLoss(FunctionLoss):
+class BinaryLeakyExpectedErrorLoss(_BinaryLoss):
     """Compute the binary expected error plus a small leak of binary cross entropy."""
 
-    leak: float
+    leak: float = 0.1
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        reduction: Reduction = "mean",
-        pos_weight: Tensor | None = None,
-        leak: float = 0.1,
-    ) -> None: ...
-
-class BinaryMixedExpectedErrorLoss(FunctionLoss):
+class BinaryMixedExpectedErrorLoss(_BinaryLoss):
     """Compute a mixture of binary cross entropy and binary expected error."""
 
-    focus: float
-    ce_weight: float | None
-    error_weight: float | None
+    focus: float = 0.0
+    ce_weight: float | None = None
+    error_weight: float | None = None
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        reduction: Reduction = "mean",
-        pos_weight: Tensor | None = None,
-        focus: float = 0.0,
-        ce_weight: float | None = None,
-        error_weight: float | None = None,
-    ) -> None: ...
-
-class BinaryExactLoss(FunctionLoss):
+class BinaryExactLoss(_BinaryLoss):
     """Compute EXACT of yes/no labels, the error rate expected under Gaussian noise."""
 
-    sigma: float | Tensor
-    margin: float | None
-    log: bool
+    sigma: float | Tensor = 1.0
+    margin: float | None = None
+    log: bool = False
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        reduction: Reduction = "mean",
-        pos_weight: Tensor | None = None,
-        sigma: float | Tensor = 1.0,
-        margin: float | None = None,
-        log: bool = False,
-    ) -> None: ...
-
-class MeanAbsoluteErrorLoss(FunctionLoss):
+class MeanAbsoluteErrorLoss(_RowLoss):
     """Compute the L1 distance between the label and the softmax, twice the expected error."""
 
-    shift: Shift
-    scale: float
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class GeneralizedCrossEntropyLoss(FunctionLoss):
+class GeneralizedCrossEntropyLoss(_RowLoss):
     """Compute generalised cross entropy, from cross entropy (q → 0) to expected error (q = 1)."""
 
-    q: float
-    truncation: float | None
-    shift: Shift
-    scale: float
+    q: float = 0.7
+    truncation: float | None = None
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        q: float = 0.7,
-        truncation: float | None = None,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class PartiallyHuberizedCrossEntropyLoss(FunctionLoss):
+class PartiallyHuberizedCrossEntropyLoss(_RowLoss):
     """Compute cross entropy, continued as a straight line in p where p(target) is small."""
 
-    threshold: float
-    shift: Shift
-    scale: float
+    threshold: float = 0.1
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        threshold: float = 0.1,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class TaylorCrossEntropyLoss(FunctionLoss):
+class TaylorCrossEntropyLoss(_RowLoss):
     """Compute the first terms of cross entropy's expansion in 1 - p."""
 
-    terms: int
-    shift: Shift
-    scale: float
+    terms: int = 2
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        terms: int = 2,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class JensenShannonLoss(FunctionLoss):
+class JensenShannonLoss(_RowLoss):
     """Compute the Jensen–Shannon loss, from cross entropy (share → 0) to expected error (→ 1)."""
 
-    label_share: float
-    shift: Shift
-    scale: float
+    label_share: float = 0.7
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        label_share: float = 0.7,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class ReverseCrossEntropyLoss(FunctionLoss):
+class ReverseCrossEntropyLoss(_RowLoss):
     """Compute the reverse cross entropy (RCE): ``expected_error`` times -log 1e-4 = 9.2103."""
 
-    shift: Shift
-    scale: float
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class SymmetricCrossEntropyLoss(FunctionLoss):
+class SymmetricCrossEntropyLoss(_RowLoss):
     """Compute the symmetric cross entropy (SCE): ``mixed_expected_error`` under another name."""
 
-    ce_weight: float
-    rce_weight: float
-    shift: Shift
-    scale: float
+    ce_weight: float = 0.1
+    rce_weight: float = 1.0
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        ce_weight: float = 0.1,
-        rce_weight: float = 1.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class AsymmetricGeneralizedCrossEntropyLoss(FunctionLoss):
+class AsymmetricGeneralizedCrossEntropyLoss(_RowLoss):
     """Compute the asymmetric generalised cross entropy (AGCE)."""
 
-    a: float
-    q: float
-    shift: Shift
-    scale: float
+    a: float = 0.6
+    q: float = 0.6
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        a: float = 0.6,
-        q: float = 0.6,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class AsymmetricUnhingedLoss(FunctionLoss):
+class AsymmetricUnhingedLoss(_RowLoss):
     """Compute the asymmetric unhinged loss (AUL)."""
 
-    a: float
-    q: float
-    shift: Shift
-    scale: float
+    a: float = 5.5
+    q: float = 3.0
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        a: float = 5.5,
-        q: float = 3.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class AsymmetricExponentialLoss(FunctionLoss):
+class AsymmetricExponentialLoss(_RowLoss):
     """Compute the asymmetric exponential loss (AEL)."""
 
-    a: float
-    shift: Shift
-    scale: float
+    a: float = 2.5
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        a: float = 2.5,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class NormalizedCrossEntropyLoss(FunctionLoss):
+class NormalizedCrossEntropyLoss(_RowLoss):
     """Compute the normalised cross entropy (NCE), in [0, 1]."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None: ...
-
-class NormalizedFocalLoss(FunctionLoss):
+class NormalizedFocalLoss(_RowLoss):
     """Compute the normalised focal loss (NFL), in [0, 1]."""
 
-    gamma: float
+    gamma: float = 0.5
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        gamma: float = 0.5,
-    ) -> None: ...
-
-class NormalizedAndReverseCrossEntropyLoss(FunctionLoss):
+class NormalizedAndReverseCrossEntropyLoss(_RowLoss):
     """Compute normalised plus reverse cross entropy (NCE+RCE)."""
 
-    active_weight: float
-    passive_weight: float
+    active_weight: float = 1.0
+    passive_weight: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        active_weight: float = 1.0,
-        passive_weight: float = 1.0,
-    ) -> None: ...
-
-class NormalizedAndAsymmetricGeneralizedLoss(FunctionLoss):
+class NormalizedAndAsymmetricGeneralizedLoss(_RowLoss):
     """Compute normalised plus asymmetric generalised cross entropy (NCE+AGCE)."""
 
-    active_weight: float
-    passive_weight: float
-    a: float
-    q: float
+    active_weight: float = 1.0
+    passive_weight: float = 4.0
+    a: float = 6.0
+    q: float = 1.5
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        active_weight: float = 1.0,
-        passive_weight: float = 4.0,
-        a: float = 6.0,
-        q: float = 1.5,
-    ) -> None: ...
-
-class NormalizedAndAsymmetricUnhingedLoss(FunctionLoss):
+class NormalizedAndAsymmetricUnhingedLoss(_RowLoss):
     """Compute normalised cross entropy plus the asymmetric unhinged loss (NCE+AUL)."""
 
-    active_weight: float
-    passive_weight: float
-    a: float
-    q: float
+    active_weight: float = 1.0
+    passive_weight: float = 4.0
+    a: float = 6.3
+    q: float = 1.5
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        active_weight: float = 1.0,
-        passive_weight: float = 4.0,
-        a: float = 6.3,
-        q: float = 1.5,
-    ) -> None: ...
-
-class NormalizedAndAsymmetricExponentialLoss(FunctionLoss):
+class NormalizedAndAsymmetricExponentialLoss(_RowLoss):
     """Compute normalised cross entropy plus the asymmetric exponential loss (NCE+AEL)."""
 
-    active_weight: float
-    passive_weight: float
-    a: float
+    active_weight: float = 1.0
+    passive_weight: float = 4.0
+    a: float = 5.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        active_weight: float = 1.0,
-        passive_weight: float = 4.0,
-        a: float = 5.0,
-    ) -> None: ...
-
-class ActiveNegativeLoss(FunctionLoss):
+class ActiveNegativeLoss(_RowLoss):
     """Compute the active negative loss (ANL-CE): normalised cross entropy, and its negative."""
 
-    active_weight: float
-    negative_weight: float
-    floor: float
+    active_weight: float = 5.0
+    negative_weight: float = 5.0
+    floor: float = 1e-07
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        active_weight: float = 5.0,
-        negative_weight: float = 5.0,
-        floor: float = 1e-07,
-    ) -> None: ...
-
-class BiTemperedLoss(FunctionLoss):
+class BiTemperedLoss(_RowLoss):
     """Compute the bi-tempered logistic loss: a bounded logarithm of a softmax with heavy tails."""
 
-    t1: float
-    t2: float
+    t1: float = 0.8
+    t2: float = 1.2
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        t1: float = 0.8,
-        t2: float = 1.2,
-    ) -> None: ...
-
-class EpsilonSoftmaxLoss(FunctionLoss):
+class EpsilonSoftmaxLoss(_RowLoss):
     """Compute cross entropy of the ε-softmax plus the mean absolute error (CE_ε+MAE)."""
 
-    ce_weight: float
-    mae_weight: float
-    boost: float
+    ce_weight: float = 0.01
+    mae_weight: float = 5.0
+    boost: float = 100000.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        ce_weight: float = 0.01,
-        mae_weight: float = 5.0,
-        boost: float = 100000.0,
-    ) -> None: ...
-
-class HingeLoss(FunctionLoss):
+class HingeLoss(_RowLoss):
     """Compute the multi-class hinge loss, the mean shortfall of the margins over the rivals."""
 
-    margin: float
+    margin: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        margin: float = 1.0,
-    ) -> None: ...
-
-class FocalLoss(FunctionLoss):
+class FocalLoss(_RowLoss):
     """Compute the focal loss, cross entropy with the easy rows turned down."""
 
-    gamma: float
-    alpha: float | None
-    shift: Shift
-    scale: float
+    gamma: float = 2.0
+    alpha: float | None = 0.25
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        gamma: float = 2.0,
-        alpha: float | None = 0.25,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class TamedCrossEntropyLoss(FunctionLoss):
+class TamedCrossEntropyLoss(_RowLoss):
     """Compute the tamed cross entropy, which grows ever more slowly for rows that are far wrong."""
 
-    taming: float
-    shift: Shift
-    scale: float
+    taming: float = 0.8
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        taming: float = 0.8,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class Poly1CrossEntropyLoss(FunctionLoss):
+class Poly1CrossEntropyLoss(_RowLoss):
     """Compute Poly-1 cross entropy: ``mixed_expected_error`` with weights 1 and epsilon."""
 
-    epsilon: float
-    shift: Shift
-    scale: float
+    epsilon: float = 1.0
+    shift: Shift = 0.0
+    scale: float = 1.0
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-        epsilon: float = 1.0,
-        shift: Shift = 0.0,
-        scale: float = 1.0,
-    ) -> None: ...
-
-class ComplementEntropyLoss(FunctionLoss):
+class ComplementEntropyLoss(_RowLoss):
     """Compute the negated entropy of the rivals' probabilities."""
 
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None: ...
-
-class MaximumProbabilityCrossEntropyLoss(FunctionLoss):
+class MaximumProbabilityCrossEntropyLoss(_RowLoss):
     """Compute cross entropy weighted by how far the true class is behind the best one."""
-
-    def __init__(
-        self,
-        weight: Tensor | None = None,
-        *,
-        ignore_index: int = -100,
-        reduction: Reduction = "mean",
-        label_smoothing: float = 0.0,
-    ) -> None: ...
