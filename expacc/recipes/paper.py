@@ -80,7 +80,7 @@ class Layout:
         self._paper, self._facts = load_paper(folder), facts
         self._page = self._paper["pages"][name]
 
-    def _part(self, key: str, words: Mapping[str, Any]) -> dict[str, Any]:
+    def part(self, key: str, **words: Any) -> dict[str, Any]:
         """The words of a section, table or chart."""
         part = dict(self._page["parts"][key])
         heads = part["head"].split(" | ") if "head" in part else ()
@@ -113,7 +113,7 @@ class Layout:
             marked: cells to set in bold.
             words: for its texts.
         """
-        part = self._part(key, words)
+        part = self.part(key, **words)
         heads = [list(columns) if one == "*" else [one] for one in part["head"]]
         head = tuple(one for some in heads for one in some)
         cells = tuple(tuple(row) for row in rows)
@@ -125,7 +125,7 @@ class Layout:
         """A chart with its anchor, whose words are those of ``part``, or else of ``key``."""
         from expacc.report.figures import chart
 
-        text = self._part(part or key, words)
+        text = self.part(part or key, **words)
         found = finding or text["finding"]
         return chart(key, text["title"], text["caption"], found, draw)
 
@@ -177,7 +177,7 @@ class Layout:
         **words: Any,
     ) -> Section:
         """A section; ``head``, ``unit`` and ``slack`` are of what stands beside the paper's."""
-        part = self._part(key, words)
+        part = self.part(key, **words)
         return Section(
             part["title"],
             part["text"],

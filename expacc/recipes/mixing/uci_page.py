@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from expacc.compare.figures_scores import name_rows
+from expacc.compare.figures_scores import name_rows, rank_chart
 from expacc.recipes.mixing.scores import Scores, Statistic, Summary, ranking, scores_of, summary
 from expacc.recipes.mixing.uci import ARMS, CE, CONTROL, EL, EVERY, GRADUAL, SHAPES, TABLES
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout, numbers
-from expacc.report.figures import Chart, critical_difference_figure, tidy_axes
-from expacc.report.words import INK, MUTED, NONE, Look, listed, looks, p_text, p_value_text, signed
+from expacc.report.figures import Chart, tidy_axes
+from expacc.report.words import NONE, Look, listed, looks, p_text, p_value_text, signed
 from expacc.runner.rows import Row
 from expacc.stats import CriticalDifference, friedman, wilcoxon
 
@@ -268,56 +268,10 @@ def look_of(name: str) -> Look:
 
 
 def ranks_chart(layout: Layout, key: str, title: str, ranks: CriticalDifference) -> Chart:
-    """A critical-difference diagram as in Figure 3; on a phone its losses stand in a column."""
-
-    def draw(width: float) -> Figure:
-        return _line_of_ranks(ranks) if width > 5 else _column_of_ranks(ranks, width)
-
-    listed = ", ".join(f"{n} {r:.2f}" for n, r in zip(ranks.names, ranks.mean_ranks, strict=True))
-    groups = "; ".join(" to ".join((ranks.names[a], ranks.names[b])) for a, b in ranks.groups)
-    finding = (
-        f"Mean ranks over {ranks.tables} tables: {listed}. {ranks.overall.test}: "
-        f"{p_text(ranks.overall.p_value)}. Not told apart: {groups or 'none'}."
-    )
-    return layout.chart(key, finding, draw, part="diagram", name=title)
-
-
-def _line_of_ranks(ranks: CriticalDifference) -> Figure:
-    figure = critical_difference_figure(ranks)
-    axes = figure.axes[0]
-    axes.set_title("", loc="center")
-    axes.xaxis.label.set_color(MUTED)
-    for text in axes.texts:
-        text.set_color(INK)
-    for line in axes.get_lines():
-        line.set_color(INK if line.get_linewidth() > 2 else MUTED)
-    axes.tick_params(color=MUTED, labelcolor=MUTED)
-    axes.spines["top"].set_color(MUTED)
-    axes.grid(False)
-    return figure
-
-
-def _column_of_ranks(ranks: CriticalDifference, width: float) -> Figure:
-    count = len(ranks.names)
-    figure = Figure(figsize=(width, 0.8 + 0.36 * count))
-    axes = figure.add_subplot()
-    for place, (name, rank) in enumerate(zip(ranks.names, ranks.mean_ranks, strict=True)):
-        style = look_of(name)
-        axes.plot(rank, place, ls="", marker=style.marker, color=style.colour, ms=8, mew=0)
-        axes.annotate(
-            f"{rank:.2f}", (rank, place), (0, 7), textcoords="offset points", ha="center",
-            color=MUTED, fontsize=8.5,
-        )  # fmt: skip
-    for level, (first, last) in enumerate(ranks.groups):
-        across = count + 0.3 + 0.25 * level
-        axes.plot([across] * 2, [first - 0.25, last + 0.25], color=INK, lw=4)
-    name_rows(axes, ranks.names, width)
-    axes.set_ylim(count - 0.5, -0.9)
-    axes.set_xticks(range(1, count + 1))
-    axes.margins(x=0.1)
-    axes.set_xlabel(f"mean rank over {ranks.tables} tables (1 = best)")
-    tidy_axes(axes, grid="x")
-    return figure
+    """A critical-difference diagram as in Figure 3."""
+    text = layout.part("diagram", name=title)
+    drawn = {name: look_of(name) for name in ranks.names}
+    return rank_chart(ranks, drawn, key, text["title"], text["caption"])
 
 
 def gains_chart(layout: Layout, key: str, scores: Scores) -> Chart:
