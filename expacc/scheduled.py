@@ -19,7 +19,8 @@ class ScheduledLoss(nn.Module):
     tensor; ``load_state_dict`` restores them and sets the numbers again.
 
     Args:
-        loss: a Module with the named attributes, ours or any other.
+        loss: a Module with the named attributes, ours or any other. A number of ours that must be
+            whole, such as ``terms``, is rounded.
         **schedules: for each attribute, a callable from progress in [0, 1] to its value.
 
     Returns:
@@ -68,7 +69,9 @@ class ScheduledLoss(nn.Module):
         """Set the numbers for ``progress`` in [0, 1]."""
         # Evaluate all before setting any: a bad progress leaves the loss as it was.
         numbers = {name: schedule(progress) for name, schedule in self.schedules.items()}
+        counts = getattr(getattr(self.loss, "spec", None), "counts", ())
         for name, value in numbers.items():
+            value = round(value) if name in counts else value
             setattr(self.loss, name, value)
         self.progress = float(progress)
 

@@ -13,7 +13,7 @@ from expacc.ops.orthant.noise import NOISES
 from expacc.ops.sampling import genz_orthant_prob, log_derivative_orthant_prob
 from expacc.registry import SPECS
 from expacc.training import loss_slopes, robust_slopes
-from expacc.training.loss_slopes import CURVES, along, cross_entropy, exact, hinge, moved
+from expacc.training.loss_slopes import CURVES, along, along_moved, cross_entropy, exact, hinge
 
 CLASSES = 6
 
@@ -105,7 +105,7 @@ SAMPLED = ("genz_orthant_prob", "log_derivative_orthant_prob")  # other numbers 
 
 # The slopes of training, by name, with legal numbers for all of them.
 SLOPES = {name: along(curve) for name, curve in CURVES.items()}
-SLOPES |= {f"{name} moved": along(moved(curve)) for name, curve in CURVES.items()}
+SLOPES |= {f"{name} moved": along_moved(curve) for name, curve in CURVES.items()}
 SLOPES |= {"cross_entropy": cross_entropy, "hinge": hinge, **robust_slopes.SLOPES}
 SLOPES |= {
     "expected_distance": loss_slopes.expected_distance,

@@ -109,6 +109,17 @@ def test_digits_of_small_errors_are_kept():
         assert grad_of(value, leaf)[0, 0].item() == pytest.approx(-math.exp(-60) / 2, rel=1e-5)
 
 
+def test_a_class_that_is_nowhere_has_no_say_in_the_gradient():
+    logits = torch.tensor([[0.0, 9.0, -744.0], [4.0, 0.0, -744.0]], dtype=torch.float64)
+    for row in BATCH:
+        leaf = logits.clone().requires_grad_()
+        pair = logits[:, :2].clone().requires_grad_()
+        target = torch.tensor([0, 1])
+        grad = grad_of(row.function(leaf, target), leaf)
+        torch.testing.assert_close(grad[:, :2], grad_of(row.function(pair, target), pair))
+        assert grad[:, 2].abs().max() < 1e-300
+
+
 @every_case
 @pytest.mark.parametrize("noise", NOISES)
 def test_gradients(row, numbers, noise):

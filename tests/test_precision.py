@@ -115,6 +115,15 @@ def test_no_gradient_is_dead_or_wrong(row, numbers):
                 assert error <= max(5e-6 * abs(true), 1.5e-45), f"C={classes}, row {i}"
 
 
+@every_case(lambda row: row.curve)
+def test_the_smallest_slopes_of_float64_are_the_same_in_small_and_large_batches(row, numbers):
+    leaf = torch.tensor([[0.0, 230.0, 5.0]], dtype=torch.float64).requires_grad_()
+    target = torch.tensor([0])
+    small = torch.autograd.grad(row.function(leaf, target, **numbers), leaf)[0]
+    many = row.function(leaf.expand(6000, 3), target.expand(6000), **numbers)
+    torch.testing.assert_close(small, torch.autograd.grad(many, leaf)[0], rtol=1e-9, atol=1e-300)
+
+
 def test_reductions_of_half_precision_do_not_overflow():
     """A sum of 100,000 rows exceeds float16 along the way if it is not kept in float32.
 

@@ -10,6 +10,7 @@ import torch
 
 import expacc
 from expacc import schedules
+from expacc.training.objectives import objective_of
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,30 @@ def test_scheduled_loss_sets_numbers_and_lets_them_be_read():
     assert loss.reduction == "mean"
     with pytest.raises(AttributeError, match="fokus"):
         _ = loss.fokus
+
+
+def test_numbers_that_are_whole_are_rounded():
+    schedule, logits = schedules.linear(1.0, 6.0), torch.randn(4, 3)
+    target = torch.tensor([0, 1, 2, 0])
+    loss = expacc.ScheduledLoss(expacc.TaylorCrossEntropyLoss(), terms=schedule)
+    objectives = [objective_of(loss), objective_of("taylor_cross_entropy", {"terms": schedule})]
+    for progress, terms in ((0.0, 1), (0.45, 3), (1.0, 6)):
+        loss.step(progress)
+        assert loss.terms == terms
+        expected = expacc.functional.taylor_cross_entropy(logits, target, terms=terms)
+        assert torch.equal(loss(logits, target), expected)
+        assert [objective.at(progress)["terms"] for objective in objectives] == [terms, terms]
+    loss = expacc.ScheduledLoss(expacc.ExactLoss(), topk=schedules.linear(2.0, 1.0))
+    assert loss.topk == 2
+
+
+def test_either_weight_of_a_mixture_follows_a_schedule_alone():
+    for name, other in (("ce_weight", "error_weight"), ("error_weight", "ce_weight")):
+        loss = expacc.ScheduledLoss(
+            expacc.MixedExpectedErrorLoss(), **{name: schedules.linear(0.5, 0.1)}
+        )
+        found = objective_of(loss).at(1.0)
+        assert (found[name], found[other]) == (0.1, 1.0)
 
 
 def test_advance_counts_steps():

@@ -108,7 +108,9 @@ SETTINGS = [(name, {}) for name in LOSS_NAMES] + [
     ("asymmetric_unhinged", {"a": 1.3, "q": 0.5}),
     ("asymmetric_exponential", {"a": 0.4}),
     ("expected_distance", {"power": 2.0, "sigma": 0.5}),
-    ("expected_f1_error", {"average": "micro"}),
+    ("expected_f1_error", {"average": "micro", "sigma": 2.0}),
+    ("expected_f1_error", {"sigma": 0.5}),
+    ("expected_balanced_error", {"sigma": 0.5}),
     ("exact", {"sigma": 0.5, "margin": 0.8}),
     ("exact", {"sigma": 2.0, "standardize": False}),
     ("exact", {"sigma": 1.0, "noise": "gumbel"}),
@@ -132,6 +134,24 @@ def test_slopes_are_the_losses_own(name, numbers, classes):
         leaf = logits[run].t().clone().requires_grad_()
         (true,) = torch.autograd.grad(loss_of(name, numbers)(leaf, labels[run]), leaf)
         torch.testing.assert_close(found[run].t(), true, atol=2e-7, rtol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("name", CURVES)
+def test_a_scale_brings_sure_rows_back_with_their_digits(name, dtype):
+    lead = torch.linspace(-120, 120, 97, dtype=torch.float64)
+    logits = torch.stack([lead, torch.zeros(97), torch.full((97,), -1.0)]).double()
+    labels = torch.zeros(97, dtype=torch.int64)
+    for moves in ({"scale": 0.1}, {"scale": 0.5, "shift": 2.0}, {"scale": 3.0, "shift": -1.0}):
+        objective = objective_of(name, moves, 3)
+        at = {k: torch.full((1, 1, 1), v, dtype=dtype) for k, v in objective.at(0.0).items()}
+        batch = Batch(labels.view(1, 1, -1), 1.0, 97.0)
+        found = objective.slope(logits.to(dtype).unsqueeze(0), batch, at)[0].t().double()
+        leaf = logits.t().clone().requires_grad_()
+        (true,) = torch.autograd.grad(loss_of(name, moves)(leaf, labels, reduction="sum"), leaf)
+        floor = 1e-30 if dtype == torch.float32 else 1e-60
+        rtol = 2e-5 if dtype == torch.float32 else 1e-10  # log p/(1 - p) of 120 has seven digits
+        torch.testing.assert_close(found, true, rtol=rtol * 3, atol=floor)
 
 
 @pytest.mark.parametrize("name", LOSS_NAMES)

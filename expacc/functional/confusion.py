@@ -129,7 +129,8 @@ def _class_weight(weight: Tensor | None, rows: _Rows) -> Tensor:
 
 def _average(part: Tensor, whole: Tensor, factor: Tensor) -> Tensor:
     """The mean of part/whole over classes by their factors; 0 if none has any."""
-    shares = factor * (part / torch.where(whole == 0, 1, whole))
+    # A class that does not count may have a whole so small that its inverse overflows.
+    shares = factor * (part / torch.where((whole == 0) | (factor == 0), 1, whole))
     total = factor.sum()
     return shares.sum() / torch.where(total == 0, 1, total)
 

@@ -35,6 +35,7 @@ _SMALL_ELEMENTS = 16_384
 # A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
 _BLOCK_ELEMENTS_CPU = 131_072
 _BLOCK_ELEMENTS_DEVICE = 2**27
+_LARGEST_ODDS = 1e150
 _MANY_CLASSES = 64  # below, the softmax is slower than the exp
 
 
@@ -226,7 +227,7 @@ def composed_gradient(logits: Tensor, index: Tensor, plan: Plan, upstream: Tenso
 
 
 def _ratios(logits: Tensor, index: Tensor, formula: Formula) -> tuple[Tensor, Tensor] | None:
-    """(p_j/p_y with 0 at the target, their sum), or None if that sum is not finite.
+    """(p_j/p_y with 0 at the target, their sum), or None if that sum is too large for its square.
 
     A shift is one of the target's logit, and a scale is a power of the odds: rivals keep their
     shares.
@@ -235,16 +236,16 @@ def _ratios(logits: Tensor, index: Tensor, formula: Formula) -> tuple[Tensor, Te
     ratios = logits.clone() if logits.dtype == torch.float64 else logits.double()
     own = ratios.gather(CLASS_AXIS, index)
     ratios.sub_(own.add_(shift / scale) if shift else own).exp_()
-    # A rival 709 ahead overflows, and the target's own ratio is 1 or NaN: the blocks handle both.
-    # Reading a CPU number is cheap.
-    if not math.isfinite(ratios.sum().item()):
+    # A rival 709 ahead overflows, one 373 ahead takes p², of which slopes are made, to 0, and the
+    # target's own ratio is 1 or NaN: the blocks handle all. Reading a CPU number is cheap.
+    if not ratios.sum().item() < _LARGEST_ODDS:
         return None
     ratios.scatter_(CLASS_AXIS, index, 0)
     odds = ratios.sum(CLASS_AXIS, keepdim=True)
     if scale == 1:
         return ratios, odds
     powers = odds.pow(scale)
-    if not math.isfinite((powers + 1 / powers).sum().item()):  # what vanished has no root
+    if not (powers + 1 / powers).sum().item() < _LARGEST_ODDS:  # what vanished has no root
         return None
     return ratios.mul_(powers / odds), powers
 

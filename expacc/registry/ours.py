@@ -48,6 +48,7 @@ OURS: tuple[LossSpec, ...] = (
         defaults={"sigma": sigma_tabular, "margin": None},
         options={"standardize": True, "noise": "normal", "log": False},
         slope="exact",
+        counts=("topk",),
         search={
             "margin": (0.02, 5.0, _usual_margin),
             "last_sigma": (0.001, 1.0, lambda rows: _usual_margin(rows) / _SIGMAS_IN_A_MARGIN),
@@ -144,6 +145,7 @@ OURS += (
         when="rare classes that count as much as common ones; a loss of the whole batch",
         family="ours",
         look=("#01665e", "#5ab4ac", "$b$", "-"),
+        defaults={"sigma": 1.0},
         slope="expected_balanced_error",
     ),
     LossSpec(
@@ -154,6 +156,7 @@ OURS += (
         when="F1 is what is reported; a loss of the whole batch",
         family="ours",
         look=("#762a83", "#af8dc3", "$f$", "-"),
+        defaults={"sigma": 1.0},
         options={"average": "macro"},
         slope="expected_f1_error",
     ),

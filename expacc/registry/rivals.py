@@ -91,6 +91,7 @@ ROBUST = (
         look=("#cc6677", "#f295a3", ">", "--"),
         defaults={"terms": 2},
         slope=lambda u, n: -((-u.exp()).log1p() * n["terms"]).expm1(),
+        counts=("terms",),
         search={"terms": (1.0, 8.0, 2.0)},
         params_of=lambda found: {"terms": round(found["terms"])},
     ),

@@ -50,6 +50,7 @@ class LossSpec:
         slope: -dL/du for the batched trainer; or the name of a slope in
             ``training/loss_slopes.py`` or ``robust_slopes.py``; or None, which leaves it to
             autograd.
+        counts: its parameters that are whole numbers: what a schedule gives is rounded.
         search: parameter → the range that ``compare`` searches.
         params_of: from what the search found to the parameters of the loss.
         polish: the parameters that the estimators try.
@@ -77,6 +78,7 @@ class LossSpec:
     hundred: Mapping[str, float] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
     slope: Pull | str | None = None
+    counts: tuple[str, ...] = ()
     search: Mapping[str, Range] = field(default_factory=dict)
     params_of: Callable[[dict[str, float]], dict[str, Any]] = dict
     polish: tuple[Mapping[str, Any], ...] = ({},)

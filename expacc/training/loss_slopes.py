@@ -27,13 +27,13 @@ __all__ = [
     "Numbers",
     "Slope",
     "along",
+    "along_moved",
     "cross_entropy",
     "exact",
     "expected_balanced_error",
     "expected_distance",
     "expected_f1_error",
     "hinge",
-    "moved",
 ]
 
 
@@ -76,20 +76,6 @@ Slope = Callable[[Tensor, Batch, Numbers], Tensor]
 CURVES: dict[str, Pull] = {n: s.slope for n, s in SPECS.items() if callable(s.slope)}
 
 
-def moved(curve: Pull) -> Pull:
-    """-dL/du of a curve at the p' with log p'/(1 - p') = scale · log p/(1 - p) + shift."""
-
-    def pull(u: Tensor, numbers: Numbers) -> Tensor:
-        scale = numbers["scale"]
-        log_error = u.expm1().neg_().clamp_(min=torch.finfo(u.dtype).tiny).log_()
-        lead = (u - log_error).mul_(scale).add_(numbers["shift"])
-        # du'/du = scale (1 - p')/(1 - p), a number even where both errors vanish.
-        along_u = logsigmoid(-lead).sub_(log_error).exp_().mul_(scale)
-        return curve(logsigmoid(lead), numbers) * along_u
-
-    return pull
-
-
 def along(curve: Pull) -> Slope:
     """dL/dlogits_j = lift · (p_j - 1[j = y]) with lift = -dL/du."""
 
@@ -101,6 +87,32 @@ def along(curve: Pull) -> Slope:
         return probs.mul_(lift).scatter_add_(1, batch.labels, lift.neg_())
 
     slope.curve = curve  # type: ignore[attr-defined] # for those that compute several at once
+    return slope
+
+
+def along_moved(curve: Pull) -> Slope:
+    """Of the p' with log p'/(1 - p') = scale · lead + shift, lead = log p/(1 - p).
+
+    push = -dL/dlead is the label's; rivals share it as they share 1 - p. The label is compared
+    with its rivals: 1 - p of a softmax has no digits left where p is nearly 1, and a scale below 1
+    brings such rows back.
+    """
+
+    def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
+        scale, labels = numbers["scale"], batch.labels
+        own = logits.gather(1, labels)
+        rivals = logits.scatter(1, labels, -torch.inf)
+        top = rivals.amax(1, keepdim=True)
+        first = torch.maximum(own, top)
+        sound = first - first  # NaN for a row that has no winner
+        top = top.clamp_(min=torch.finfo(logits.dtype).min)  # so that -inf minus it is -inf
+        shares = rivals.sub_(top).clamp_(min=EXP_MIN).exp_().scatter_(1, labels, 0)
+        total = shares.sum(1, keepdim=True).clamp_(min=torch.finfo(logits.dtype).tiny)
+        lead = (own - top).sub_(total.log()).mul_(scale).add_(numbers["shift"])
+        push = curve(logsigmoid(lead), numbers) * logsigmoid(-lead).exp_()
+        push = push.mul_(scale).mul_(batch.share).add_(sound)
+        return shares.mul_(push / total).scatter_(1, labels, push.neg())
+
     return slope
 
 
@@ -246,6 +258,9 @@ def _shares(batch: Batch, like: Tensor) -> Tensor:
     return like.new_full((1, 1, 1), batch.share).expand(batch.labels.shape)
 
 
+_expected_error = along(lambda u, _: u.exp())
+
+
 def _by_class(values: Tensor, batch: Batch, classes: int) -> Tensor:
     """Sums over the rows of each class, (R, C, 1)."""
     runs = len(batch.labels)
@@ -255,21 +270,23 @@ def _by_class(values: Tensor, batch: Batch, classes: int) -> Tensor:
 
 def expected_balanced_error(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
     """That of the expected error, each row's share divided by its class's and the classes."""
+    sigma = numbers["sigma"]
     share = _shares(batch, logits)
     count = _by_class(share, batch, logits.shape[1])
     present = (count > 0).sum(1, keepdim=True).clamp(min=1)
     own = count.expand_as(logits).gather(1, batch.labels)
-    share = share / (torch.where(own > 0, own, 1) * present)
-    return along(lambda u, _: u.exp())(logits, Batch(batch.labels, share, batch.total), numbers)
+    share = share / (torch.where(own > 0, own, 1) * present * sigma)
+    return _expected_error(logits / sigma, Batch(batch.labels, share, batch.total), numbers)
 
 
 def expected_f1_error(average: str) -> Slope:
     """G = dL/dM of the expected confusion matrix M is a matrix of costs."""
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
+        sigma = numbers["sigma"]
         if average == "micro":  # with one label per row, the expected error
-            return along(lambda u, _: u.exp())(logits, batch, numbers)
-        probs, share = logits.softmax(1), _shares(batch, logits)
+            return _expected_error(logits / sigma, batch, numbers).div_(sigma)
+        probs, share = logits.div(sigma).softmax(1), _shares(batch, logits)
         classes = logits.shape[1]
         count = _by_class(share, batch, classes)
         hits = _by_class(share * probs.gather(1, batch.labels), batch, classes)
@@ -280,6 +297,6 @@ def expected_f1_error(average: str) -> Slope:
         unit = unit * present
         costs = (unit * hits * 2 / torch.where(present, either, 1)).expand_as(logits).contiguous()
         costs.scatter_add_(1, batch.labels, unit.expand_as(logits).gather(1, batch.labels) * -2)
-        return _of_costs(probs, costs).mul_(share)
+        return _of_costs(probs, costs).mul_(share / sigma)
 
     return slope

@@ -15,10 +15,19 @@ from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
 from expacc.registry import SPECS, LossSpec, list_losses, spec_of
+from expacc.registry.spec import MIXTURE
 from expacc.scheduled import ScheduledLoss
 from expacc.schedules import Schedule
 from expacc.training import loss_slopes, robust_slopes
-from expacc.training.loss_slopes import Batch, Numbers, Slope, along, exact, moved, standardize
+from expacc.training.loss_slopes import (
+    Batch,
+    Numbers,
+    Slope,
+    along,
+    along_moved,
+    exact,
+    standardize,
+)
 
 __all__ = ["LOSS_NAMES", "Objective", "objective_of"]
 
@@ -95,8 +104,8 @@ def objective_of(
         else:
             values = {**MOVES, **values}
     if spec.base == "mixed_expected_error":  # a focus, or the two weights in its place
-        allowed |= {"ce_weight", "error_weight"}
-        if values.keys() & {"ce_weight", "error_weight"}:
+        allowed |= {*MIXTURE}
+        if values.keys() & {*MIXTURE}:
             values.pop("focus", None)
             values = {"ce_weight": 1.0, "error_weight": 1.0, **values}
     for name in sorted(given.keys() - allowed):
@@ -104,11 +113,18 @@ def objective_of(
         raise ValueError(
             f"loss_params must name parameters of {loss}; got {name!r}. It has: {has}."
         )
+    for name in spec.counts:
+        if callable(schedule := values.get(name)):
+            values[name] = functools.partial(_rounded, schedule)
     for progress in (0.0, 0.5, 1.0):
         at = {key: value(progress) if callable(value) else value for key, value in values.items()}
         check_number("slope_factor", at.pop("slope_factor", 1.0), low=0)
         _refuse_bad_numbers(spec.base, tuple(at.items()), tuple(options.items()))
     return _named(spec, values, options)
+
+
+def _rounded(schedule: Schedule, progress: float) -> int:
+    return round(schedule(progress))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -134,7 +150,7 @@ def _named(spec: LossSpec, values: dict[str, Any], options: dict[str, Any]) -> O
         if "truncation" in values and values["truncation"] is None:
             values["truncation"] = 0.0
         if MOVES.keys() & values.keys():
-            return Objective(spec.name, (spec.base, "moved"), along(moved(spec.slope)), values)
+            return Objective(spec.name, (spec.base, "moved"), along_moved(spec.slope), values)
         slope = along(spec.slope)
     elif spec.slope is not None:
         slope = robust_slopes.SLOPES.get(spec.slope) or getattr(loss_slopes, spec.slope)
@@ -259,13 +275,14 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     if spec is None or not plain:
         return loss, {}
     keys = [*spec.defaults, *spec.options]
-    if not _are_usual(loss, {*keys, *MOVES, "impl", "focus", "ce_weight", "error_weight"}):
+    if not _are_usual(loss, {*keys, *MOVES, *MIXTURE, "impl", "focus"}):
         return loss, {}
     if spec.name == "mixed_expected_error" and getattr(loss, "ce_weight", None) is not None:
-        keys = ["ce_weight", "error_weight"]
+        keys = [*MIXTURE]
     if callable(spec.slope):
         keys += MOVES
     numbers = {key: getattr(loss, key) for key in keys}
+    numbers = {k: v for k, v in numbers.items() if v is not None or k not in MIXTURE}
     if numbers.get("alpha", 0) is None:  # of the focal loss
         numbers["alpha"] = 1.0
     return spec.name, numbers
