@@ -155,7 +155,7 @@ class GeneralizedCrossEntropyLoss(_RowLoss):
 class PartiallyHuberizedCrossEntropyLoss(_RowLoss):
     """Compute cross entropy, continued as a straight line in p where p(target) is small."""
 
-    threshold: float = 0.1
+    threshold: float = 0.5
     shift: Shift = 0.0
     scale: float = 1.0
 

@@ -7,11 +7,12 @@ from torch import Tensor, nn
 from expacc.contract import values_readable
 from expacc.errors import check_count, check_number, logits_error
 from expacc.ops import all_log_probs, row_dtype
+from expacc.registry.spec import MANY_CLASSES
 
 __all__ = ["EarlyLearningRegularization"]
 
 # The papers' momentum and strength for 10 and for 100 classes; the nearer by ratio is taken.
-_FEW, _MANY, _MANY_CLASSES = (0.7, 3.0), (0.9, 7.0), 31
+_FEW, _MANY = (0.7, 3.0), (0.9, 7.0)
 # Predictions enter the memory within these bounds, as in the authors' code: a memory that is sure
 # for ever would pull for ever.
 _LEAST = 1e-4
@@ -85,7 +86,7 @@ class EarlyLearningRegularization(nn.Module):
         check_count("num_classes", num_classes)
         if num_classes < 2:
             raise ValueError(f"num_classes must be >= 2; got {num_classes}.")
-        usual = _MANY if num_classes > _MANY_CLASSES else _FEW
+        usual = _MANY if num_classes > MANY_CLASSES else _FEW
         self.momentum = check_number(
             "momentum", usual[0] if momentum is None else momentum, low=0, high=1, open_high=True
         )

@@ -5,11 +5,14 @@ from torch import Tensor, nn
 
 from expacc.errors import check_number, logits_error
 from expacc.ops import CLASS_AXIS, compute_dtype
+from expacc.registry.spec import MANY_CLASSES
 
 __all__ = ["LogitClip", "clip_logits"]
 
+_FEW, _MANY = 1.0, 0.5
 
-def clip_logits(logits: Tensor, norm: float = 1.0) -> Tensor:
+
+def clip_logits(logits: Tensor, norm: float | None = None) -> Tensor:
     """Shorten rows of logits to the Euclidean length ``norm``, for the loss that follows.
 
     A loss of clipped logits is bounded, whichever it is, so that a wrong label costs only so much;
@@ -18,8 +21,9 @@ def clip_logits(logits: Tensor, norm: float = 1.0) -> Tensor:
 
     Args:
         logits: scores, (C), (N, C) or (N, C, d1, …), any floating dtype.
-        norm: the most, > 0. The paper has 1 for 10 classes (1.5 with more than 40 % of the labels
-            wrong, 2.5 where they are wrong in one direction), and 0.5 for 100.
+        norm: the most, > 0. None is 1 up to 31 classes and 0.5 beyond, the paper's numbers for 10
+            and 100; with 10 it has 1.5 where more than 40 % of the labels are wrong, 2.5 where they
+            are wrong in one direction.
 
     Returns:
         logits · min(1, norm / ‖logits‖), row by row. Masked classes (-inf) stay so and do not
@@ -43,10 +47,13 @@ def clip_logits(logits: Tensor, norm: float = 1.0) -> Tensor:
     """
     if not isinstance(logits, Tensor) or not logits.is_floating_point() or logits.ndim == 0:
         raise logits_error(logits)
-    check_number("norm", norm, low=0, open_low=True)
+    if norm is not None:
+        check_number("norm", norm, low=0, open_low=True)
     axis = min(CLASS_AXIS, logits.ndim - 1)
     if logits.shape[axis] == 0:
         raise logits_error(logits)
+    if norm is None:
+        norm = _MANY if logits.shape[axis] > MANY_CLASSES else _FEW
     scores = logits.to(compute_dtype(logits.dtype))
     masked = scores == -torch.inf
     shown = torch.where(masked, 0, scores)
@@ -64,7 +71,7 @@ class LogitClip(nn.Module):
     """Shorten rows of logits to the Euclidean length ``norm``; see ``clip_logits``.
 
     Args:
-        norm: the most, > 0.
+        norm: the most, > 0; None for the paper's, by the number of classes.
 
     Returns:
         The Module, from logits to logits: ``loss(clip(logits), target)`` with any loss.
@@ -80,9 +87,9 @@ class LogitClip(nn.Module):
         tensor(0.7311)
     """
 
-    def __init__(self, norm: float = 1.0) -> None:
+    def __init__(self, norm: float | None = None) -> None:
         super().__init__()
-        self.norm = check_number("norm", norm, low=0, open_low=True)
+        self.norm = None if norm is None else check_number("norm", norm, low=0, open_low=True)
 
     def forward(self, logits: Tensor) -> Tensor:
         """Clip the logits."""

@@ -271,17 +271,17 @@ LOSSES = (
     ),
     LossRow(
         "partially_huberized_cross_entropy",
-        numpy=lambda p, y, z, threshold=0.1: np.where(
+        numpy=lambda p, y, z, threshold=0.5: np.where(
             _true(p, y) >= threshold,
             -np.log(_true(p, y)),
             1 + np.log(1 / threshold) - _true(p, y) / threshold,
         ),
-        exact=lambda row, threshold=0.1: (
+        exact=lambda row, threshold=0.5: (
             -row.u
             if row.p >= mp.mpf(threshold)
             else 1 - mp.log(mp.mpf(threshold)) - row.p / mp.mpf(threshold)
         ),
-        settings=({}, {"threshold": 0.5}, {"threshold": 0.001}),
+        settings=({}, {"threshold": 0.1}, {"threshold": 0.001}),
         gradient_bound=1.0,
     ),
     LossRow(

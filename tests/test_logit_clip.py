@@ -18,6 +18,13 @@ def test_equals_the_definition(shape):
         assert torch.equal(expacc.LogitClip(norm)(logits), clip_logits(logits, norm))
 
 
+@pytest.mark.parametrize(("classes", "norm"), [(2, 1.0), (31, 1.0), (32, 0.5), (100, 0.5)])
+def test_the_papers_norms_by_the_number_of_classes(classes, norm):
+    logits = torch.randn(3, classes, 2, generator=torch.Generator().manual_seed(3)) * 4
+    assert torch.equal(clip_logits(logits), clip_logits(logits, norm))
+    assert torch.equal(expacc.LogitClip()(logits), clip_logits(logits, norm))
+
+
 def test_gradients():
     logits = torch.randn(6, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     leaf = (logits * 2).requires_grad_()

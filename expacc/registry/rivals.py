@@ -77,9 +77,10 @@ ROBUST = (
         when="wrong labels: cross entropy for rows that are believed",
         family="robust",
         look=("#6b4c9a", "#b79ae0", "*", "-."),
-        defaults={"threshold": 0.1},
+        defaults={"threshold": 0.5},
+        hundred={"threshold": 0.1},
         slope=lambda u, n: (u.exp() / n["threshold"]).clamp(max=1),
-        search={"threshold": (0.02, 0.5, 0.1)},
+        search={"threshold": (0.02, 0.9, 0.5)},
     ),
     LossSpec(
         name="taylor_cross_entropy",

@@ -25,7 +25,7 @@ def _text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
 
 
-_MANY_CLASSES = 31  # beyond, by ratio, a hundred is nearer than ten
+MANY_CLASSES = 31  # beyond, by ratio, a hundred is nearer than ten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +127,7 @@ class LossSpec:
 
     def by_classes(self, classes: int) -> Mapping[str, float]:
         """What its paper chose instead of ``defaults`` for so many classes."""
-        return self.hundred if classes > _MANY_CLASSES else {}
+        return self.hundred if classes > MANY_CLASSES else {}
 
     @property
     def has_module(self) -> bool:
