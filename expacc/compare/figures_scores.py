@@ -67,7 +67,7 @@ def _rows_figure(
 
 def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the accuracy of every fold for each loss, folds joined by lines."""
-    entries = [entry for entry in board.entries if entry.folds and entry.loss != OUTSIDE]
+    entries = [entry for entry in board.entries if entry.folds and entry.loss not in OUTSIDE]
     if not entries:
         return None
 
@@ -143,7 +143,7 @@ def _draw_gaps(gaps: Sequence[_Gap], look: Mapping[str, Look]) -> Drawing:
 def difference_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the difference of each loss to cross entropy, fold by fold, with its interval."""
     reference = board.entry(REFERENCE)
-    entries = [e for e in board.entries if e.difference is not None and e.loss != OUTSIDE]
+    entries = [e for e in board.entries if e.difference is not None and e.loss not in OUTSIDE]
     if reference is None or not entries:
         return None
     gaps = [

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,8 +19,18 @@ from expacc.compare.leaderboard_table import (
     table_board,
 )
 from expacc.compare.record import StudyRecord
-from expacc.plain import csv_text
-from expacc.report.words import OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.compare.standing import MODELS
+from expacc.plain import csv_text, plain
+from expacc.report.words import (
+    MAJORITY,
+    OUTSIDE,
+    REFERENCE,
+    TREES,
+    listed,
+    loss_name,
+    loss_order,
+    percent,
+)
 from expacc.stats.many_tables import (
     CriticalDifference,
     Profile,
@@ -29,7 +39,7 @@ from expacc.stats.many_tables import (
     dolan_more_profile,
     win_tie_loss,
 )
-from expacc.stats.p_values import Floats
+from expacc.stats.p_values import NEGLIGIBLE, Floats
 from expacc.stats.rank_tests import wilcoxon_against
 
 
@@ -71,7 +81,7 @@ class Overall:
         losses: those ranked, in the order of the columns of ``accuracies``.
         accuracies: tables × losses.
         entries: best mean rank first.
-        outside: the check from outside on the same tables, not ranked; None where it lacks a score.
+        outside: what was run beside the losses on all of these tables; not ranked.
     """
 
     tables: tuple[str, ...]
@@ -81,7 +91,7 @@ class Overall:
     ranks: CriticalDifference
     profile: Profile
     answer: Answer
-    outside: OverallEntry | None = None
+    outside: tuple[OverallEntry, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +150,9 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
     )
     overall, notes = (None, boards[0].notes) if len(boards) == 1 else _overall(boards)
     if overall is not None:
-        answer = overall.answer
+        model = str(record.settings.get("model", "linear"))
+        answer = _beside(overall.answer, boards, overall, model)
+        overall = replace(overall, answer=answer)
     elif len(boards) == 1:
         answer = boards[0].answer
     else:
@@ -150,6 +162,7 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
         share = f"{least * 100:g} % of training labels replaced at random"
         answer = replace(answer, sentence=f"With {share}: {answer.sentence}")
     runs = len(record.finals())
+    notes = (*notes, *record.left_out)
     return Leaderboard(answer, boards, noisy, overall, failures, notes, runs)
 
 
@@ -157,7 +170,7 @@ def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, .
     scores: dict[str, dict[str, Entry]] = {}
     for board in boards:
         for entry in board.entries:
-            if entry.loss != OUTSIDE:
+            if entry.loss not in OUTSIDE:
                 done = entry.accuracy is not None and len(entry.folds) == len(board.folds)
                 scores.setdefault(entry.loss, {}).update({board.table: entry} if done else {})
     if not scores.get(REFERENCE):
@@ -193,11 +206,13 @@ def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, .
     return overall, tuple(notes)
 
 
-def _overall_entry(loss: str, own: Sequence[Entry], reference: Floats) -> OverallEntry:
+def _overall_entry(
+    loss: str, own: Sequence[Entry], reference: Floats, gaps: Floats | None = None
+) -> OverallEntry:
     """One loss over the tables: what is told of every loss; ranks and tests come later."""
     accuracies = np.array([entry.accuracy for entry in own], np.float64)
-    (against, _) = win_tie_loss(np.stack([accuracies, reference], 1), 1)
-    gaps = accuracies - reference
+    gaps = accuracies - reference if gaps is None else gaps
+    (against, _) = win_tie_loss(np.stack([reference + gaps, reference], 1), 1)
     mean = float(gaps.mean())
     reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
     errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
@@ -218,15 +233,56 @@ def _overall_entry(loss: str, own: Sequence[Entry], reference: Floats) -> Overal
 
 def _outside(
     boards: Sequence[TableBoard], tables: Sequence[str], reference: Floats
-) -> OverallEntry | None:
-    """scikit-learn's logistic regression beside the losses: unranked, untested."""
-    found = [(board, board.entry(OUTSIDE)) for board in boards if board.table in tables]
-    own = [
-        entry
-        for board, entry in found
-        if entry and entry.accuracy is not None and len(entry.folds) == len(board.folds)
-    ]
-    return _overall_entry(OUTSIDE, own, reference) if len(own) == len(tables) else None
+) -> tuple[OverallEntry, ...]:
+    """What was run beside the losses on all of these tables: unranked, untested."""
+    found = []
+    for name in OUTSIDE:
+        own = [
+            entry
+            for board in boards
+            if board.table in tables
+            and (entry := board.entry(name)) is not None
+            and entry.accuracy is not None
+        ]
+        if len(own) == len(tables):
+            # One of them may have run on the first folds only: the same ones of cross entropy.
+            gaps = np.array([entry.difference for entry in own], np.float64)
+            found.append(_overall_entry(name, own, reference, gaps))
+    return tuple(sorted(found, key=lambda entry: -entry.accuracy))
+
+
+def _beside(answer: Answer, boards: Sequence[TableBoard], overall: Overall, model: str) -> Answer:
+    """The answer with what the references reach over the tables, and where one class is as good."""
+    also = []
+    best = max(overall.entries, key=lambda entry: entry.accuracy)
+    rivals = [entry for entry in overall.outside if entry.loss != MAJORITY]
+    ranked = [board for board in boards if board.table in overall.tables]
+    if rivals:
+        rival = max(rivals, key=lambda entry: entry.difference or 0.0)
+        # Both as they differ from cross entropy, which has every fold that either of them has.
+        ahead = sum(
+            _ahead(board, rival.loss) > _ahead(board, best.loss) + NEGLIGIBLE for board in ranked
+        )
+        reach = "reach" if rival.loss == TREES else "reaches"
+        also.append(
+            f"Beside the losses {rival.name} {reach} {percent(rival.accuracy)} % on average; the "
+            f"best loss on {MODELS.get(model, model)}, {best.name}, {percent(best.accuracy)} %, "
+            f"and less than that on {ahead} of {len(ranked)} tables."
+        )
+    alike = [board.table for board in ranked if board.answer.one_class]
+    if alike:
+        shown = listed([plain(name, 40) for name in alike[:3]])
+        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
+        also.append(
+            f"On {len(alike)} of {len(ranked)} tables no loss beats always saying the most "
+            f"frequent class ({shown}{more})."
+        )
+    return replace(answer, also=tuple(also))
+
+
+def _ahead(board: TableBoard, loss: str) -> float:
+    entry = board.entry(loss)
+    return (entry.difference or 0.0) if entry is not None else 0.0
 
 
 def _overall_entries(
@@ -254,8 +310,8 @@ def _overall_entries(
 
 
 _COLUMNS = (
-    *("table", "noise", "loss", "verdict", "accuracy", "spread", "difference", "low", "high"),
-    *("test", "p", "adjusted_p", "wins", "ties", "losses", "calibration_error", "log_loss"),
+    *("table", "target", "noise", "loss", "verdict", "accuracy", "spread", "difference", "low"),
+    *("high", "test", "p", "adjusted_p", "wins", "ties", "losses", "calibration_error", "log_loss"),
     *("balanced_accuracy", "seconds", "folds", "failures"),
 )
 
@@ -266,7 +322,15 @@ def leaderboard_csv(board: Leaderboard) -> str:
     def line(one: TableBoard, entry: Entry) -> Sequence[Any]:
         low, high = entry.test.interval if entry.test else (None, None)
         return (
-            *(one.table, one.noise, entry.loss, entry.verdict, entry.accuracy, entry.spread),
+            *(
+                one.table,
+                one.target,
+                one.noise,
+                entry.loss,
+                entry.verdict,
+                entry.accuracy,
+                entry.spread,
+            ),
             *(entry.difference, low, high, entry.test.test if entry.test else None),
             *(entry.test.p_value if entry.test else None, entry.adjusted_p),
             *(entry.wins, entry.ties, entry.losses, entry.metrics.get("calibration_error")),
@@ -300,6 +364,21 @@ def leaderboard_json(record: StudyRecord, board: Leaderboard) -> str:
     return json.dumps(_finite(content), indent=1, allow_nan=False, default=str) + "\n"
 
 
+def classes_csv(record: StudyRecord, board: Leaderboard) -> str:
+    """One line per table, share of wrong labels, loss and class: the accuracy on its rows."""
+    head = ("table", "target", "noise", "loss", "class", "rows", "accuracy")
+
+    def lines() -> Iterator[Sequence[Any]]:
+        for one in (*board.boards, *board.noisy):
+            facts = record.tables[one.table]
+            rows = np.bincount(facts.labels, minlength=len(facts.classes)).tolist()
+            for entry in one.entries:
+                for name, count, share in zip(facts.classes, rows, entry.by_class, strict=True):
+                    yield one.table, one.target, one.noise, entry.loss, name, count, share
+
+    return csv_text(head, lines())
+
+
 def _finite(value: Any) -> Any:
     """JSON has no infinity and no NaN: they become text."""
     if isinstance(value, Mapping):
@@ -312,6 +391,8 @@ def _finite(value: Any) -> Any:
 def _board(one: TableBoard) -> dict[str, Any]:
     return {
         "table": one.table,
+        "target": one.target,
+        "classes": one.classes,
         "noise": one.noise,
         "protocol": one.protocol.text,
         "complete": one.complete,

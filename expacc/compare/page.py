@@ -206,7 +206,7 @@ def _eyebrow(record: StudyRecord, board: Leaderboard) -> str:
     what = f"{len(record.tables)} tables"
     if len(record.tables) == 1:
         what = f"{facts.name}: {facts.rows} rows, {len(facts.classes)} classes"
-    losses = len([e for e in board.boards[0].entries if e.loss != OUTSIDE])
+    losses = len([e for e in board.boards[0].entries if e.loss not in OUTSIDE])
     return f"expacc compare · {what} · {losses} losses · {board.boards[0].protocol.text}"
 
 

@@ -17,6 +17,7 @@ from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.record import StudyRecord
 from expacc.plain import plain
 from expacc.report.words import (
+    MAJORITY,
     NONE,
     OUTSIDE,
     REFERENCE,
@@ -34,7 +35,8 @@ from expacc.stats.one_table import PairedTest
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
 Values = dict[str, Any]
-_NOTES = {REFERENCE: "reference", OUTSIDE: "scikit-learn, not tested"}
+_NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn, not tested")}
+_NOTES[MAJORITY] = "not tested"
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -325,7 +327,7 @@ def _drawn(head: list[dict[str, object]], rows: list[dict[str, object]], *, narr
     for row in rows:
         style = _STYLES.get(str(row["verdict"]), "")
         note = str(row["note"])
-        name = _text(row["name"], "" if row["loss"] != OUTSIDE else "dim")
+        name = _text(row["name"], "" if row["loss"] not in OUTSIDE else "dim")
         if note and note != "reference":
             name.append("\n" + note, "dim")
         cells: Any = row["cells"]

@@ -57,14 +57,18 @@ def unpack_split(table: str, fold: str, shared: Mapping[str, Any]) -> Split:
 
 def runs_in(payload: Mapping[str, Any]) -> int:
     """How many rows an item will give."""
+    if "references" in payload:
+        return len(payload["references"])
     losses, trials, seeds = payload["losses"], payload["trials"], payload["seeds"]
-    count: int = len(losses) * (trials + seeds) + 1
+    count: int = len(losses) * (trials + seeds)
     return count
 
 
 def failed_rows(item: WorkItem, reason: str) -> list[Row]:
     """The final rows of an item that gave none."""
     asked = item.payload
+    if "references" in asked:
+        return [row_of(item, "outside", name, 0, failure=reason) for name in asked["references"]]
     return [
         row_of(item, "final", loss, seed, failure=reason)
         for loss in asked["losses"]

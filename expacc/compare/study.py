@@ -16,13 +16,24 @@ from expacc.compare.record import (
     TableFacts,
     check_folds,
     check_rows_of_study,
+    BESIDE,
     check_settings,
     read_notes,
     read_protocol,
     read_tables,
 )
 from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
-from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
+from expacc.compare.training_budget import (
+    MODELS,
+    PROTOCOL,
+    REFERENCES,
+    affordable_references,
+    check_size,
+    features_of,
+    fold_seconds,
+    reference_seconds,
+    trials_for,
+)
 from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
@@ -51,6 +62,9 @@ class Settings:
         seeds: final runs per fold, averaged.
         label_noise: shares of training labels to replace.
         seed: of everything random.
+        references: what is run beside the losses, which changes nothing of theirs: 'all' (the
+            most frequent class, logistic regression, a random forest and boosted trees, as far as
+            they take at most a quarter of the time), 'fast' (the first two) or 'none'.
     """
 
     losses: tuple[str, ...] = DEFAULT_LOSSES
@@ -60,6 +74,7 @@ class Settings:
     seeds: int = 2
     label_noise: tuple[float, ...] = (0.0,)
     seed: int = 0
+    references: str = "all"
 
     def __post_init__(self) -> None:
         allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
@@ -69,6 +84,7 @@ class Settings:
             object.__setattr__(self, "losses", (REFERENCE, *self.losses))
         object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))
         check_choice("model", self.model, tuple(MODELS))
+        check_choice("references", self.references, tuple(REFERENCES))
         if self.trials is not None:
             check_count("trials", self.trials)
         check_count("seeds", self.seeds)
@@ -90,6 +106,7 @@ class Study:
         items: the work.
         shared: data for the workers.
         notes: lines for the user.
+        left_out: lines on what is not run beside the losses, and why.
     """
 
     settings: Settings
@@ -97,6 +114,7 @@ class Study:
     items: tuple[WorkItem, ...]
     shared: Mapping[str, Any]
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -106,7 +124,7 @@ class Study:
     @property
     def trials(self) -> int | list[int]:
         """Of the search: the number, or the different ones of several tables."""
-        counts = sorted({int(item.payload["trials"]) for item in self.items})
+        counts = sorted({int(item.payload.get("trials", 0)) for item in self.items} - {0})
         return counts[0] if len(counts) == 1 else counts
 
 
@@ -177,6 +195,8 @@ def plan_study(
     """
     check_device(device)
     facts, items, notes = {}, [], []
+    beside: list[WorkItem] = []
+    left_out: list[str] = []
     shared: dict[str, Any] = {}
     for table in tables:
         if table.name in facts:
@@ -203,6 +223,7 @@ def plan_study(
             sha256=table.sha256,
             target=table.target.name,
             folds=tuple(split.name for split in splits),
+            columns=tuple(column.name for column in table.columns),
         )
         trials = settings.trials or trials_for(table, settings.model)
         for noise in settings.label_noise:
@@ -220,13 +241,62 @@ def plan_study(
                 }
                 key = f"{table.name}|{noise:g}|{split.name}"
                 items.append(WorkItem(key, payload, runs_in(payload)))
-    return Study(settings, facts, tuple(items), shared, tuple(notes))
+        own, remarks = _reference_items(table, splits, settings, trials)
+        beside += own
+        left_out += remarks
+    notes += left_out
+    # Last, so that they keep no loss waiting.
+    return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
+
+
+def _reference_items(
+    table: Table, splits: Sequence[Split], settings: Settings, trials: int
+) -> tuple[list[WorkItem], list[str]]:
+    """What is run beside the losses on a table, an item a fold, and what there is no time for."""
+    shape = (
+        round(float(np.mean([split.train_rows for split in splits]))),
+        features_of(table),
+        len(table.target.classes),
+    )
+    asked = {"losses": settings.losses, "model": settings.model, "seeds": settings.seeds}
+    one = fold_seconds(*shape, trials=trials, **asked)  # type: ignore[arg-type]
+    protocol = read_protocol(settings.folds)
+    first = min(len(splits), max(1, protocol.parts)) if protocol.repeats > 1 else len(splits)
+    chosen = affordable_references(
+        settings.references, len(splits), first, START + one * len(splits), shape
+    )
+    items = []
+    for noise in settings.label_noise:
+        for place, split in enumerate(splits):
+            names = [name for name, folds in chosen.items() if place < folds]
+            payload = {
+                "table": table.name,
+                "fold": split.name,
+                "noise": noise,
+                "references": names,
+                "seed": settings.seed,
+            }
+            key = f"{table.name}|{noise:g}|{split.name}|{BESIDE}"
+            items += [WorkItem(key, payload, runs_in(payload))] if names else []
+    notes = [
+        f"{table.name}: {loss_name(name)} {'are' if name.endswith('s') else 'is'} "
+        f"{f'run on {folds} of {len(splits)} folds only' if folds else 'left out'}: more would "
+        f"take over a quarter of the study’s time "
+        f"(about {reference_seconds(name, *shape):.1f} s a fold)."
+        for name, folds in chosen.items()
+        if folds < len(splits)
+    ]
+    return items, notes
 
 
 def identity(study: Study) -> dict[str, Any]:
     """What makes a study this one, for the store."""
     return {
-        **{name: _plain(value) for name, value in asdict(study.settings).items()},
+        **{
+            name: _plain(value)
+            for name, value in asdict(study.settings).items()
+            if name != "references"  # which touch no loss: a study can have them later
+        },
         "trials": study.trials,
         "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
@@ -268,6 +338,7 @@ def run_study(
     folder: str | Path,
     *,
     command: str = "",
+    next_step: str = "",
     engine: Engine = "local",
     workers: int | None = None,
     address: str | None = None,
@@ -280,6 +351,7 @@ def run_study(
         study: as planned.
         folder: created if there is none; a study that is there goes on.
         command: what to type to repeat it, for the record.
+        next_step: what to type to train what it recommends, likewise.
         engine, workers, address, progress: as for ``run_items``.
         resume: False begins anew and deletes the rows that are there.
 
@@ -295,6 +367,8 @@ def run_study(
         with _believed(store):
             before = float(read_notes(store.notes()).get("seconds", 0.0))
         store.set_note("command", command)
+        store.set_note("next_step", next_step)
+        store.set_note("left_out", list(study.left_out))
         outcome = run_items(
             store,
             study.items,
@@ -345,6 +419,8 @@ def load_record(folder: str | Path) -> StudyRecord:
             started=notes.get("started", ""),
             seconds=float(notes.get("seconds", 0.0)),
             command=notes.get("command", ""),
+            next_step=notes.get("next_step", ""),
+            left_out=tuple(notes.get("left_out", ())),
         )
 
 
@@ -381,9 +457,13 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
         shapes[name] = features, len(facts["classes"])
     spent = []
     for item in items:
-        asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
         table, fold = item.payload["table"], item.payload["fold"]
         rows = len(study.shared[f"{table}/split/{fold}/train"])
+        if "references" in item.payload:
+            names = item.payload["references"]
+            spent.append(sum(reference_seconds(name, rows, *shapes[table]) for name in names))
+            continue
+        asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
         spent.append(fold_seconds(rows, *shapes[table], **asked))
     # The last item may run alone.
     return START + max(max(spent), sum(spent) / max(1, workers)) if spent else 0.0
