@@ -11,8 +11,9 @@ from rich.console import Console
 from study_samples import LOSSES, hostile, sample
 
 from expacc.compare.leaderboard import leaderboard, leaderboard_csv, leaderboard_json
-from expacc.compare.page_tables import overall_table, print_leaderboard
+from expacc.compare.page_tables import overall_table
 from expacc.compare.record import TableFacts, read_protocol
+from expacc.compare.terminal import print_leaderboard
 from expacc.report.words import loss_name
 from expacc.runner.rows import Predictions
 from expacc.stats import adjust, combined_5x2_f, mcnemar, paired_rows

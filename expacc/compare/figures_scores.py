@@ -21,6 +21,7 @@ from expacc.report.figures import (
 from expacc.report.words import (
     INK,
     LINES,
+    MAJORITY,
     MUTED,
     OUTSIDE,
     REFERENCE,
@@ -186,15 +187,16 @@ def noise_chart(
 ) -> Chart | None:
     """Draw accuracy against the share of wrong training labels, averaged over the tables given."""
     levels = sorted({board.noise for board in boards})
-    losses = sorted({e.loss for board in boards for e in board.entries}, key=loss_order)
+    found = {e.loss for board in boards for e in board.entries}
+    losses = sorted(found - {MAJORITY}, key=loss_order)  # which no wrong label moves
     lines: dict[str, tuple[str, list[tuple[float, float]]]] = {}
     for loss in losses:
         places = []
         for level in levels:
-            found = [b.entry(loss) for b in boards if b.noise == level]
-            scores = [e.accuracy for e in found if e is not None and e.accuracy is not None]
+            own = [b.entry(loss) for b in boards if b.noise == level]
+            scores = [e.accuracy for e in own if e is not None and e.accuracy is not None]
             # A mean over other tables than its neighbours' would be a bend that means nothing.
-            if len(scores) == len(found):
+            if len(scores) == len(own):
                 places.append((level * 100, float(np.mean(scores)) * 100))
         name = next(e.name for b in boards for e in b.entries if e.loss == loss)
         if places:

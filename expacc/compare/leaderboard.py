@@ -19,18 +19,9 @@ from expacc.compare.leaderboard_table import (
     table_board,
 )
 from expacc.compare.record import StudyRecord
-from expacc.compare.standing import MODELS
-from expacc.plain import csv_text, plain
-from expacc.report.words import (
-    MAJORITY,
-    OUTSIDE,
-    REFERENCE,
-    TREES,
-    listed,
-    loss_name,
-    loss_order,
-    percent,
-)
+from expacc.compare.standing import standing_of_tables
+from expacc.plain import csv_text
+from expacc.report.words import OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.stats.many_tables import (
     CriticalDifference,
     Profile,
@@ -39,7 +30,7 @@ from expacc.stats.many_tables import (
     dolan_more_profile,
     win_tie_loss,
 )
-from expacc.stats.p_values import NEGLIGIBLE, Floats
+from expacc.stats.p_values import Floats
 from expacc.stats.rank_tests import wilcoxon_against
 
 
@@ -103,6 +94,7 @@ class Leaderboard:
         boards: one per table at the smallest share of wrong labels, in the study's order.
         noisy: the same at the other shares.
         overall: several tables together; None for one, or while too few are finished.
+        noisy_overall: the same at the other shares, as far as there is one.
         failures: all runs without a score, trials left out.
         notes: what was left out, in sentences.
         runs: finished, failed ones included, trials left out.
@@ -115,6 +107,30 @@ class Leaderboard:
     failures: tuple[Failure, ...]
     notes: tuple[str, ...]
     runs: int
+    noisy_overall: tuple[tuple[float, Overall], ...] = ()
+
+    @property
+    def noisy_answers(self) -> tuple[tuple[float, Answer], ...]:
+        """Share of wrong labels → the answer there, over all tables of the study."""
+        if len(self.boards) == 1:
+            return tuple((one.noise, one.answer) for one in self.noisy)
+        return tuple((share, overall.answer) for share, overall in self.noisy_overall)
+
+    @property
+    def spotlight(self) -> TableBoard:
+        """The table to look at closely: the one on which a loss differs most from cross entropy."""
+
+        def size(one: TableBoard) -> float:
+            rival = self.rival(one)
+            return abs(rival.difference or 0.0) if rival else -1.0
+
+        return max(self.boards, key=size)
+
+    def rival(self, one: TableBoard) -> Entry | None:
+        """The loss to hold against cross entropy: the answer's, else the best of the others."""
+        rivals = [entry for entry in one.losses if entry.loss != REFERENCE]
+        chosen = [entry for entry in rivals if entry.name == self.answer.choice]
+        return next(iter(chosen or rivals), None)
 
     @property
     def verdict(self) -> str:
@@ -150,8 +166,9 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
     )
     overall, notes = (None, boards[0].notes) if len(boards) == 1 else _overall(boards)
     if overall is not None:
+        ranked = [board for board in boards if board.table in overall.tables]
         model = str(record.settings.get("model", "linear"))
-        answer = _beside(overall.answer, boards, overall, model)
+        answer = replace(overall.answer, also=standing_of_tables(ranked, overall, model))
         overall = replace(overall, answer=answer)
     elif len(boards) == 1:
         answer = boards[0].answer
@@ -163,7 +180,9 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
         answer = replace(answer, sentence=f"With {share}: {answer.sentence}")
     runs = len(record.finals())
     notes = (*notes, *record.left_out)
-    return Leaderboard(answer, boards, noisy, overall, failures, notes, runs)
+    found = {share: _overall([one for one in noisy if one.noise == share])[0] for share in more}
+    together = tuple((share, one) for share, one in found.items() if one is not None)
+    return Leaderboard(answer, boards, noisy, overall, failures, notes, runs, together)
 
 
 def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, ...]]:
@@ -173,7 +192,7 @@ def _overall(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, .
             if entry.loss not in OUTSIDE:
                 done = entry.accuracy is not None and len(entry.folds) == len(board.folds)
                 scores.setdefault(entry.loss, {}).update({board.table: entry} if done else {})
-    if not scores.get(REFERENCE):
+    if len(boards) < 2 or not scores.get(REFERENCE):
         return None, (f"{loss_name(REFERENCE)} has no complete table.",)
     # A loss that fails often would otherwise take most tables with it.
     half = len(scores[REFERENCE]) / 2
@@ -249,40 +268,6 @@ def _outside(
             gaps = np.array([entry.difference for entry in own], np.float64)
             found.append(_overall_entry(name, own, reference, gaps))
     return tuple(sorted(found, key=lambda entry: -entry.accuracy))
-
-
-def _beside(answer: Answer, boards: Sequence[TableBoard], overall: Overall, model: str) -> Answer:
-    """The answer with what the references reach over the tables, and where one class is as good."""
-    also = []
-    best = max(overall.entries, key=lambda entry: entry.accuracy)
-    rivals = [entry for entry in overall.outside if entry.loss != MAJORITY]
-    ranked = [board for board in boards if board.table in overall.tables]
-    if rivals:
-        rival = max(rivals, key=lambda entry: entry.difference or 0.0)
-        # Both as they differ from cross entropy, which has every fold that either of them has.
-        ahead = sum(
-            _ahead(board, rival.loss) > _ahead(board, best.loss) + NEGLIGIBLE for board in ranked
-        )
-        reach = "reach" if rival.loss == TREES else "reaches"
-        also.append(
-            f"Beside the losses {rival.name} {reach} {percent(rival.accuracy)} % on average; the "
-            f"best loss on {MODELS.get(model, model)}, {best.name}, {percent(best.accuracy)} %, "
-            f"and less than that on {ahead} of {len(ranked)} tables."
-        )
-    alike = [board.table for board in ranked if board.answer.one_class]
-    if alike:
-        shown = listed([plain(name, 40) for name in alike[:3]])
-        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-        also.append(
-            f"On {len(alike)} of {len(ranked)} tables no loss beats always saying the most "
-            f"frequent class ({shown}{more})."
-        )
-    return replace(answer, also=tuple(also))
-
-
-def _ahead(board: TableBoard, loss: str) -> float:
-    entry = board.entry(loss)
-    return (entry.difference or 0.0) if entry is not None else 0.0
 
 
 def _overall_entries(

@@ -19,7 +19,6 @@ from expacc.runner.rows import Row
 from expacc.stats.one_table import PairedTest
 from expacc.stats.p_values import NEGLIGIBLE, adjust
 
-
 SIGNIFICANCE = 0.05
 Verdict = Literal["reference", "better", "worse", "even", "unfinished", "outside"]
 
@@ -115,6 +114,24 @@ class TableBoard:
         """The entry of a loss, if it has one."""
         return next((entry for entry in self.entries if entry.loss == loss), None)
 
+    @property
+    def losses(self) -> tuple[Entry, ...]:
+        """The losses that have a score, the best first."""
+        return tuple(e for e in self.entries if e.loss not in OUTSIDE and e.accuracy is not None)
+
+    @property
+    def best_outside(self) -> Entry | None:
+        """The best of scikit-learn's classifiers; those with every fold come first."""
+        found = [e for e in self.entries if e.loss in OUTSIDE and e.loss != MAJORITY]
+        return next((entry for entry in found if entry.accuracy is not None), None)
+
+    @property
+    def matters(self) -> Entry | None:
+        """The best loss of which it is known which columns matter to it: the chosen one, if any."""
+        known = [entry for entry in self.losses if entry.importance]
+        chosen = [entry for entry in known if entry.name == self.answer.choice in self.answer.beats]
+        return next(iter(chosen or known), None)
+
 
 def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     """Build the leaderboard of one table at one share of wrong training labels."""
@@ -142,7 +159,13 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     boards = len(record.tables) * len(record.noise_levels)
     entries = _judged(entries, boards)
     # A mean over the folds that went well is no match for a mean over all of them.
-    entries.sort(key=lambda e: (len(e.folds) < len(folds), -(e.accuracy or 0), loss_order(e.loss)))
+    entries.sort(
+        key=lambda e: (
+            len(e.folds) < (1 if e.loss in OUTSIDE else len(folds)),
+            -(e.accuracy or 0),
+            loss_order(e.loss),
+        )
+    )
     contest = [entry for entry in entries if entry.loss not in OUTSIDE]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
     answer = _answer(facts, contest, protocol, len(folds), boards)

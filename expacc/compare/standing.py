@@ -7,17 +7,20 @@ always the most frequent class, and scikit-learn's classifiers.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.record import Protocol, TableFacts, majority_of
+from expacc.plain import plain
 from expacc.report.words import (
     FOREST,
     LOGISTIC,
     MAJORITY,
     OUTSIDE,
     TREES,
+    listed,
     loss_name,
     percent,
     points_text,
@@ -30,7 +33,11 @@ from expacc.stats.one_table import (
     mcnemar,
     paired_rows,
 )
-from expacc.stats.p_values import Floats
+from expacc.stats.p_values import NEGLIGIBLE, Floats
+
+if TYPE_CHECKING:
+    from expacc.compare.leaderboard import Overall
+    from expacc.compare.leaderboard_table import TableBoard
 
 
 def fold_order(fold: str) -> tuple[int, str]:
@@ -175,7 +182,7 @@ def majority_rows(rows: Sequence[Row], facts: TableFacts) -> list[Row]:
     code, _ = majority_of(facts)
     tested = {row.fold: row for row in rows if row.failure is None and row.predictions is not None}
     found = []
-    for fold, row in tested.items():
+    for row in tested.values():
         places = row.predictions.rows  # type: ignore[union-attr] # chosen by it
         given = facts.labels[places]
         said = Predictions(
@@ -297,10 +304,45 @@ def _references(
     best_loss = f"the best loss on {on} ({loss_name(best)}, {percent(ours)})"
     if certain:
         return (
-            f"{reach}, {points_text(gap)} more than {best_loss}: a small gain, but more than chance.",
+            f"{reach}, {points_text(gap)} more than {best_loss}: small, but no chance.",
             "",
         )
     if test.interval[1] < 0:
         ours_text = f"{loss_name(best)} on {on} {percent(ours)}"
         return f"{reach}, {ours_text}: nothing run beside the losses does better.", ""
     return f"{reach}, not told apart from {best_loss}.", ""
+
+
+def standing_of_tables(
+    boards: Sequence["TableBoard"], overall: "Overall", model: str
+) -> tuple[str, ...]:
+    """What the references reach over several tables, and where no loss beats one class."""
+    also = []
+    best = max(overall.entries, key=lambda entry: entry.accuracy)
+    rivals = [entry for entry in overall.outside if entry.loss != MAJORITY]
+    if rivals:
+        rival = max(rivals, key=lambda entry: entry.difference or 0.0)
+        # Both as they differ from cross entropy, which has every fold that either of them has.
+        ahead = sum(
+            _ahead(board, rival.loss) > _ahead(board, best.loss) + NEGLIGIBLE for board in boards
+        )
+        reach = "reach" if rival.loss == TREES else "reaches"
+        also.append(
+            f"Beside the losses {rival.name} {reach} {percent(rival.accuracy)} % on average; the "
+            f"best loss on {MODELS.get(model, model)}, {best.name}, {percent(best.accuracy)} %, "
+            f"and less than that on {ahead} of {len(boards)} tables."
+        )
+    alike = [board.table for board in boards if board.answer.one_class]
+    if alike:
+        shown = listed([plain(name, 40) for name in alike[:3]])
+        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
+        also.append(
+            f"On {len(alike)} of {len(boards)} tables no loss beats always saying the most "
+            f"frequent class ({shown}{more})."
+        )
+    return tuple(also)
+
+
+def _ahead(board: "TableBoard", loss: str) -> float:
+    entry = board.entry(loss)
+    return (entry.difference or 0.0) if entry is not None else 0.0

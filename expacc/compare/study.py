@@ -16,25 +16,30 @@ from expacc.compare.record import (
     TableFacts,
     check_folds,
     check_rows_of_study,
-    BESIDE,
     check_settings,
     read_notes,
     read_protocol,
     read_tables,
 )
-from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
+from expacc.compare.serialize import (
+    failed_rows,
+    loss_items,
+    named_splits,
+    pack_splits,
+    pack_table,
+    reference_items,
+)
 from expacc.compare.training_budget import (
     MODELS,
     PROTOCOL,
     REFERENCES,
-    affordable_references,
     check_size,
-    features_of,
     fold_seconds,
+    plan_references,
     reference_seconds,
     trials_for,
 )
-from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
+from expacc.data import Table
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
 from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
@@ -128,36 +133,6 @@ class Study:
         return counts[0] if len(counts) == 1 else counts
 
 
-def _splits(table: Table, settings: Settings) -> tuple[list[Split], tuple[str, ...]]:
-    """The folds under the names that rows carry: 1a … 5b, 1 … 10, 1.1 … 3.10 or holdout; notes."""
-    protocol = read_protocol(settings.folds)
-    labels, parts, repeats = table.target.codes, protocol.parts, protocol.repeats
-    options: dict[str, Any] = {
-        "seed": settings.seed,
-        "name": table.name,
-        "classes": table.target.classes,
-    }
-    splits: Splits
-    if protocol.kind == "holdout" and table.given:
-        splits = given_splits(table)
-    elif protocol.kind == "holdout":
-        splits = holdout(labels, 0.3, **options)
-    elif protocol.kind == "5x2":
-        splits = five_by_two(labels, **options)
-    else:
-        splits = stratified_folds(labels, parts, repeats, **options)
-    found = list(splits)
-    names = [str(place + 1) for place in range(len(found))]
-    if protocol.kind == "5x2":
-        names = list(protocol.folds)
-    elif len(found) == 1:
-        names = ["holdout"]
-    elif repeats > 1:
-        names = [f"{place // parts + 1}.{place % parts + 1}" for place in range(len(found))]
-    named = [split.renamed(name) for split, name in zip(found, names, strict=True)]
-    return named, tuple(splits.notes)
-
-
 def check_device(device: str) -> str:
     """The device, if torch can use it here."""
     if device == "cpu":
@@ -191,7 +166,7 @@ def plan_study(
         >>> from expacc.data import read_table
         >>> study = plan_study([read_table("iris")], Settings(trials=2, folds="2"))
         >>> len(study.items), study.runs
-        (2, 50)
+        (4, 56)
     """
     check_device(device)
     facts, items, notes = {}, [], []
@@ -203,7 +178,7 @@ def plan_study(
             raise UsageError(f"tables must have different names; got {table.name!r} twice.")
         check_size(table)
         try:
-            splits, remarks = _splits(table, settings)
+            splits, remarks = named_splits(table, settings.folds, settings.seed)
         except ValueError as error:  # more folds than rows, a class too rare …
             raise UsageError(f"{table.name}: {error}") from None
         notes += [f"{table.name}: {remark}" for remark in remarks]
@@ -226,67 +201,19 @@ def plan_study(
             columns=tuple(column.name for column in table.columns),
         )
         trials = settings.trials or trials_for(table, settings.model)
-        for noise in settings.label_noise:
-            for split in splits:
-                payload = {
-                    "table": table.name,
-                    "fold": split.name,
-                    "noise": noise,
-                    "losses": list(settings.losses),
-                    "model": settings.model,
-                    "trials": trials,
-                    "seeds": settings.seeds,
-                    "seed": settings.seed,
-                    "device": device,
-                }
-                key = f"{table.name}|{noise:g}|{split.name}"
-                items.append(WorkItem(key, payload, runs_in(payload)))
-        own, remarks = _reference_items(table, splits, settings, trials)
-        beside += own
+        budget = {name: getattr(settings, name) for name in ("losses", "model", "seeds")}
+        budget |= {"trials": trials}
+        asked = budget | {"losses": list(settings.losses), "seed": settings.seed, "device": device}
+        folds = facts[table.name].folds
+        items += loss_items(table.name, folds, settings.label_noise, asked)
+        sizes = [split.train_rows for split in splits]
+        first = read_protocol(settings.folds).parts
+        chosen, remarks = plan_references(table, settings.references, sizes, first=first, **budget)
+        beside += reference_items(table.name, folds, settings.label_noise, chosen, settings.seed)
         left_out += remarks
     notes += left_out
     # Last, so that they keep no loss waiting.
     return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
-
-
-def _reference_items(
-    table: Table, splits: Sequence[Split], settings: Settings, trials: int
-) -> tuple[list[WorkItem], list[str]]:
-    """What is run beside the losses on a table, an item a fold, and what there is no time for."""
-    shape = (
-        round(float(np.mean([split.train_rows for split in splits]))),
-        features_of(table),
-        len(table.target.classes),
-    )
-    asked = {"losses": settings.losses, "model": settings.model, "seeds": settings.seeds}
-    one = fold_seconds(*shape, trials=trials, **asked)  # type: ignore[arg-type]
-    protocol = read_protocol(settings.folds)
-    first = min(len(splits), max(1, protocol.parts)) if protocol.repeats > 1 else len(splits)
-    chosen = affordable_references(
-        settings.references, len(splits), first, START + one * len(splits), shape
-    )
-    items = []
-    for noise in settings.label_noise:
-        for place, split in enumerate(splits):
-            names = [name for name, folds in chosen.items() if place < folds]
-            payload = {
-                "table": table.name,
-                "fold": split.name,
-                "noise": noise,
-                "references": names,
-                "seed": settings.seed,
-            }
-            key = f"{table.name}|{noise:g}|{split.name}|{BESIDE}"
-            items += [WorkItem(key, payload, runs_in(payload))] if names else []
-    notes = [
-        f"{table.name}: {loss_name(name)} {'are' if name.endswith('s') else 'is'} "
-        f"{f'run on {folds} of {len(splits)} folds only' if folds else 'left out'}: more would "
-        f"take over a quarter of the study’s time "
-        f"(about {reference_seconds(name, *shape):.1f} s a fold)."
-        for name, folds in chosen.items()
-        if folds < len(splits)
-    ]
-    return items, notes
 
 
 def identity(study: Study) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
 from expacc.registry.spec import Range
-from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES
+from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 6
@@ -227,6 +227,35 @@ def affordable_references(
         found[name] = fits
         left -= fits * one
     return found
+
+
+def plan_references(
+    table: Table, asked: str, sizes: Sequence[int], *, first: int, **losses: Any
+) -> tuple[dict[str, int], list[str]]:
+    """Name → on how many folds it is run beside the losses; and lines on what is not, and why.
+
+    Args:
+        table: whose folds they are.
+        asked: as for ``affordable_references``.
+        sizes: training rows of each fold.
+        first: folds of a repetition; 0 where that is unknown.
+        losses: as ``fold_seconds`` takes them.
+    """
+    count = len(sizes)
+    shape = round(sum(sizes) / count), features_of(table), len(table.target.classes)
+    first = first if 0 < first < count else count
+    chosen = affordable_references(
+        asked, count, first, count * fold_seconds(*shape, **losses), shape
+    )
+    notes = [
+        f"{table.name}: {loss_name(name)} {'are' if name == TREES else 'is'} "
+        f"{f'run on {folds} of {count} folds only' if folds else 'left out'}, at about "
+        f"{reference_seconds(name, *shape):.1f} s a fold: what is run beside the losses may take "
+        "a quarter of the time."
+        for name, folds in chosen.items()
+        if folds < count
+    ]
+    return chosen, notes
 
 
 _RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expacc.compare.importance import importance
+from expacc.compare.importance import Importance
 from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
@@ -72,7 +72,9 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     trial_rows, best = trainer.search()
     places = preprocessor.places
     columns = [places[column.name] for column in table.columns]
-    return [*trial_rows, *trainer.finals(best, test, given, columns)]
+    seed = derive_seed(asked["seed"], item.key, "shuffle")
+    matters = Importance(test, given, columns, train, seed)
+    return [*trial_rows, *trainer.finals(best, test, given, matters)]
 
 
 def _columns_of(loss: str) -> str:
@@ -332,17 +334,8 @@ class FoldTrainer:
         known = np.concatenate(codes)
         return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
 
-    def finals(
-        self, best: Best, test: SealedTest, given: Places, columns: Sequence[Places]
-    ) -> list[Row]:
-        """Train each loss's best trial on all training rows, and score it once.
-
-        Args:
-            best: trial of each loss.
-            test: rows, sealed.
-            given: their labels.
-            columns: of the table, each as its places among the features.
-        """
+    def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
+        """Train each loss's best trial on all training rows, and score it once."""
         own = torch.from_numpy(self.own)
         chosen = {loss: (loss, found[0]) for loss, found in best.items() if found is not None}
         results = self.together(self.final_runs(chosen, self.asked["seeds"]))
@@ -373,15 +366,8 @@ class FoldTrainer:
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
                 curves = dict(trial_row.curves)
                 if seed == 0:  # one run a fold says which columns matter
-                    curves["importance"] = importance(
-                        test,
-                        _columns_of(loss),
-                        functools.partial(_logits, result.model),
-                        given,
-                        columns,
-                        self.train,
-                        derive_seed(self.asked["seed"], self.item.key, "shuffle"),
-                    )
+                    predict = functools.partial(_logits, result.model)
+                    curves["importance"] = matters.of(predict, _columns_of(loss))
                 more |= {"numbers": trial.found, "curves": curves}
                 rows.append(row_of(self.item, "final", loss, seed, **more))
         return rows
