@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from expacc.compare.leaderboard import Overall
 from expacc.compare.leaderboard_table import Entry, TableBoard
+from expacc.compare.overall import Overall
 from expacc.report.figures import (
     Chart,
     Drawing,

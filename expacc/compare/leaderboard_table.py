@@ -123,7 +123,8 @@ class TableBoard:
     def best_outside(self) -> Entry | None:
         """The best of scikit-learn's classifiers; those with every fold come first."""
         found = [e for e in self.entries if e.loss in OUTSIDE and e.loss != MAJORITY]
-        return next((entry for entry in found if entry.accuracy is not None), None)
+        scored = sorted(found, key=lambda entry: len(entry.folds) < len(self.folds))
+        return next((entry for entry in scored if entry.accuracy is not None), None)
 
     @property
     def matters(self) -> Entry | None:
@@ -168,11 +169,13 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     )
     contest = [entry for entry in entries if entry.loss not in OUTSIDE]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
-    answer = _answer(facts, contest, protocol, len(folds), boards)
+    answer = _answer(table, facts.target, contest, protocol, len(folds), boards)
     if answer.choice and folds:
         whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
         model = str(record.settings.get("model", "linear"))
-        answer = answer.beside(standing(by_loss, whole, facts, protocol, model), _where(facts))
+        answer = answer.beside(
+            standing(by_loss, whole, facts, protocol, model), _where(table, facts.target)
+        )
     notes = _left_out(contest, len(folds))
     return TableBoard(
         table=table,
@@ -188,9 +191,9 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     )
 
 
-def _where(facts: TableFacts) -> str:
+def _where(table: str, target: str) -> str:
     """A table and its target, as the answer calls them."""
-    return f"{facts.name}, predicting {facts.target!r}," if facts.target else facts.name
+    return f"{table}, predicting {target!r}," if target else table
 
 
 def _entry(
@@ -308,10 +311,10 @@ def _rival(entry: Entry, p_value: float | None) -> Rival | None:
 
 
 def _answer(
-    facts: TableFacts, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
+    table: str, target: str, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
 ) -> Answer:
     """The sentence about one table, from the losses that have every score."""
-    table, name = facts.name, loss_name(REFERENCE)
+    name = loss_name(REFERENCE)
     reference = next((e for e in contest if e.loss == REFERENCE), None)
     if reference is None or reference.accuracy is None or len(reference.folds) < folds:
         why = "is not among the losses"
@@ -328,7 +331,7 @@ def _answer(
         rivals,
         protocol=protocol.text,
         families=boards,
-        target=facts.target,
+        target=target,
     )
 
 

@@ -151,10 +151,8 @@ def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dic
 def _noisy_sentences(board: Leaderboard) -> list[str]:
     """The answers at the other shares of wrong labels, for the headline."""
     return [
-        " ".join(
-            [f"With {share_text(share)} of the training labels wrong:", answer.sentence]
-            + list(answer.also)
-        )
+        f"With {share_text(share)} of the training labels wrong: "
+        + " ".join((answer.sentence, *answer.also))
         for share, answer in board.noisy_answers
     ]
 
@@ -248,7 +246,7 @@ def _key_figures(
     size = f"{len(facts.classes)} classes, {facts.rows:,} rows"
     figures = [
         _figure("predicted column", facts.target or NONE, size),
-        _figure("baseline", f"{percent(share)} %", f"always {facts.classes[code]!r}"),
+        _figure("baseline", f"{percent(share)} %", f"always {plain(facts.classes[code], 40)!r}"),
     ]
     reference_entry, outside = one.entry(REFERENCE), one.best_outside
     if winner is not None:
@@ -256,12 +254,12 @@ def _key_figures(
         if winner.test is not None:
             low, high = (points(end) for end in winner.test.interval)
             more += f": {points(winner.difference)} points ({low} to {high})"
+            p_value = p_value_text(winner.adjusted_p)
+            more += f", p {'' if p_value.startswith('<') else '= '}{p_value}"
         figures.append(_figure("best other loss", f"{percent(winner.accuracy)} %", more))
     if reference_entry is not None:
-        p_value = p_value_text(winner.adjusted_p) if winner is not None else NONE
-        more = f"the other’s p = {p_value}, adjusted".replace("= <", "<")
         shown = f"{percent(reference_entry.accuracy)} %"
-        figures.append(_figure("cross entropy", shown, more if p_value != NONE else "reference"))
+        figures.append(_figure("cross entropy", shown, "reference"))
     if outside is not None:
         shown = f"{percent(outside.accuracy)} %"
         figures.append(_figure("beside the losses", shown, f"{outside.name}, not tested"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from expacc.compare.leaderboard import Leaderboard, Overall, OverallEntry
+from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
+from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.record import StudyRecord, majority_of
 from expacc.plain import plain
 from expacc.report.words import (
@@ -81,8 +82,8 @@ def _row(
                 "more": _interval(interval),
             },
             {"value": p_value_text(entry.adjusted_p), "small": "p"},
-            {"value": counts if compared else NONE, "small": "won / tied / lost"},
-            {"value": percent(error), "small": "calibration error"},
+            {"value": counts if compared else NONE, "small": "w/t/l"},
+            {"value": percent(error), "small": "calibr."},
             {"value": duration(entry.seconds), "small": "time"},
         ],
     }
@@ -98,7 +99,7 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
                 {
                     "value": percent(entry.accuracy)
                     + (f" ± {percent(entry.spread)}" if entry.spread is not None else ""),
-                    "more": f"always {entry.says!r}"
+                    "more": f"always {plain(entry.says, 30)!r}"
                     if entry.says and entry.loss != MAJORITY
                     else "",
                 },
@@ -110,7 +111,7 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         )
         for entry in board.entries
     ]
-    first = [("accuracy", "% ± spread"), ("balanced", "%, mean of classes")]
+    first = [("accuracy", "% ± spread"), ("balanced", "%")]
     return _head(first, "folds", "with search"), rows
 
 
@@ -122,7 +123,7 @@ def _note(entry: Entry, folds: int) -> str:
         return f"{len(entry.failures)} failed {runs}{done}"
     note = _NOTES.get(entry.loss, "")
     if entry.loss == MAJORITY and entry.says:
-        note = f"always {entry.says!r}"
+        note = f"always {plain(entry.says, 30)!r}"
     if len(entry.folds) < folds:
         part = f"{len(entry.folds)} of {folds} folds"
         return f"{note}, {part}" if entry.loss in OUTSIDE else f"{part} so far"
@@ -334,6 +335,11 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
         NextStep(f"Train {answer.choice} on all {rows}:", fit),
         NextStep("Predict new rows:", f"expacc predict {model} NEW.csv -o predicted.csv"),
     ]
+    if answer.one_class:
+        hint = (
+            "No loss learnt from these columns: others, or more rows, would help more than a loss."
+        )
+        steps.insert(0, NextStep(hint, ""))
     if answer.instead in SCIKIT_LEARN:
         name = SCIKIT_LEARN[answer.instead]
         module = "linear_model" if name.startswith("Logistic") else "ensemble"

@@ -114,6 +114,11 @@ class TableFacts:
                 f"({self.rows},); got {np.shape(self.labels)}."
             )
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; ``read_tables`` reads them."""
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
+        return {**plain, "labels": self.labels.tolist()}
+
 
 def majority_of(facts: TableFacts) -> tuple[int, float]:
     """The number of a table's most frequent class, the first of several, and its share."""

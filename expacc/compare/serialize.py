@@ -1,5 +1,6 @@
 """What passes between a study and its workers: tables and folds, handed to each once, and rows."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,6 +50,16 @@ def unpack_table(name: str, shared: Mapping[str, Any]) -> Table:
     )
     labels = Labels(facts["target"], tuple(facts["classes"]), shared[f"{name}/labels"])
     return Table(name, columns, labels, facts["rows"], shared[f"{name}/lines"])
+
+
+def digest_of(name: str, shared: Mapping[str, Any]) -> str:
+    """A hash of a packed table without its folds."""
+    digest = hashlib.sha256()
+    for key, value in shared.items():
+        if key.startswith(f"{name}/") and not key.startswith(f"{name}/split/"):
+            data = value.tobytes() if isinstance(value, np.ndarray) else value
+            digest.update(f"{key} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
 
 
 def named_splits(table: Table, folds: str, seed: int) -> tuple[list[Split], tuple[str, ...]]:

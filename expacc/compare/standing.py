@@ -7,20 +7,17 @@ always the most frequent class, and scikit-learn's classifiers.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.record import Protocol, TableFacts, majority_of
-from expacc.plain import plain
 from expacc.report.words import (
     FOREST,
     LOGISTIC,
     MAJORITY,
     OUTSIDE,
     TREES,
-    listed,
     loss_name,
     percent,
     points_text,
@@ -33,11 +30,7 @@ from expacc.stats.one_table import (
     mcnemar,
     paired_rows,
 )
-from expacc.stats.p_values import NEGLIGIBLE, Floats
-
-if TYPE_CHECKING:
-    from expacc.compare.leaderboard import Overall
-    from expacc.compare.leaderboard_table import TableBoard
+from expacc.stats.p_values import Floats
 
 
 def fold_order(fold: str) -> tuple[int, str]:
@@ -258,7 +251,9 @@ def _no_better_than_one_class(
         if test is None or test.interval[0] > 0:
             return ""
     share = mean[MAJORITY]
-    always = f"always saying {facts.classes[majority_of(facts)[0]]!r} ({percent(share)} %)"
+    always = (
+        f"always saying {plain(facts.classes[majority_of(facts)[0]], 40)!r} ({percent(share)} %)"
+    )
     gaps = [mean[loss] - share for loss in losses]
     widest = max(map(abs, gaps))
     who = "every loss" if len(losses) > 1 else loss_name(losses[0])
@@ -311,38 +306,3 @@ def _references(
         ours_text = f"{loss_name(best)} on {on} {percent(ours)}"
         return f"{reach}, {ours_text}: nothing run beside the losses does better.", ""
     return f"{reach}, not told apart from {best_loss}.", ""
-
-
-def standing_of_tables(
-    boards: Sequence["TableBoard"], overall: "Overall", model: str
-) -> tuple[str, ...]:
-    """What the references reach over several tables, and where no loss beats one class."""
-    also = []
-    best = max(overall.entries, key=lambda entry: entry.accuracy)
-    rivals = [entry for entry in overall.outside if entry.loss != MAJORITY]
-    if rivals:
-        rival = max(rivals, key=lambda entry: entry.difference or 0.0)
-        # Both as they differ from cross entropy, which has every fold that either of them has.
-        ahead = sum(
-            _ahead(board, rival.loss) > _ahead(board, best.loss) + NEGLIGIBLE for board in boards
-        )
-        reach = "reach" if rival.loss == TREES else "reaches"
-        also.append(
-            f"Beside the losses {rival.name} {reach} {percent(rival.accuracy)} % on average; the "
-            f"best loss on {MODELS.get(model, model)}, {best.name}, {percent(best.accuracy)} %, "
-            f"and less than that on {ahead} of {len(boards)} tables."
-        )
-    alike = [board.table for board in boards if board.answer.one_class]
-    if alike:
-        shown = listed([plain(name, 40) for name in alike[:3]])
-        more = f" and {len(alike) - 3} more" if len(alike) > 3 else ""
-        also.append(
-            f"On {len(alike)} of {len(boards)} tables no loss beats always saying the most "
-            f"frequent class ({shown}{more})."
-        )
-    return tuple(also)
-
-
-def _ahead(board: "TableBoard", loss: str) -> float:
-    entry = board.entry(loss)
-    return (entry.difference or 0.0) if entry is not None else 0.0

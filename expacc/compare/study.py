@@ -1,7 +1,6 @@
 """A study from tables to rows: plan it, run it, read it back, and say how long it will take."""
 
 import datetime
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from expacc.compare.record import (
     read_tables,
 )
 from expacc.compare.serialize import (
+    digest_of,
     failed_rows,
     loss_items,
     named_splits,
@@ -232,13 +232,8 @@ def identity(study: Study) -> dict[str, Any]:
 
 def _identity_of(study: Study, name: str) -> dict[str, str]:
     """The file, the target, and all that was read: other options are another study."""
-    digest = hashlib.sha256()
-    for key, value in study.shared.items():
-        if key.startswith(f"{name}/") and not key.startswith(f"{name}/split/"):
-            data = value.tobytes() if isinstance(value, np.ndarray) else value
-            digest.update(f"{key} {len(data)}\n".encode() + data)
-    facts = study.tables[name]
-    return {"file": facts.sha256, "target": facts.target, "values": digest.hexdigest()}
+    facts, values = study.tables[name], digest_of(name, study.shared)
+    return {"file": facts.sha256, "target": facts.target, "values": values}
 
 
 def _plain(value: Any) -> Any:
@@ -288,7 +283,7 @@ def run_study(
     now = datetime.datetime.now(datetime.UTC)
     begun = {
         "started": now.strftime("%Y-%m-%d %H:%M UTC"),
-        "tables": [_facts_json(facts) for facts in study.tables.values()],
+        "tables": [facts.to_json() for facts in study.tables.values()],
     }
     with Store.open(folder, identity(study), resume=resume, notes=begun) as store:
         with _believed(store):
@@ -310,13 +305,6 @@ def run_study(
         )
         store.set_note("seconds", before + outcome.seconds)
     return load_record(folder), outcome
-
-
-def _facts_json(facts: TableFacts) -> dict[str, Any]:
-    return {
-        **{name: _plain(value) for name, value in vars(facts).items() if name != "labels"},
-        "labels": facts.labels.tolist(),
-    }
 
 
 def load_record(folder: str | Path) -> StudyRecord:

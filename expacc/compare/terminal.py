@@ -76,7 +76,6 @@ def matters_text(board: Leaderboard, most: int = 5) -> str:
 
 # For terminals of 80 columns.
 _SHORT = {
-    "%, mean of classes": "%",
     "won / tied / lost": "w/t/l",
     "calibration error": "calibr.",
     "mean rank": "rank",
