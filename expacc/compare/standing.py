@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.record import Protocol, TableFacts, majority_of
+from expacc.plain import plain
 from expacc.report.words import (
     FOREST,
     LOGISTIC,
