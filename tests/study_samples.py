@@ -5,6 +5,7 @@ import numpy as np
 from expacc.compare.record import StudyRecord, TableFacts
 from expacc.runner.rows import Predictions, Row
 
+COLUMNS = ("colour", "weight", "height", "the width of the whole thing in inches", "code")
 LOSSES = ("cross_entropy", "exact", "leaky_expected_error", "mixed_expected_error", "focal")
 # How far each shifts a row's margin, and how much of that a wrong label takes away.
 SKILL = {
@@ -156,6 +157,7 @@ def sample(
     wrong_share=0.0,
     class_names=None,
     targets=("label",),
+    columns=COLUMNS,
     reason="diverged at step {step}: its gradient is not finite",
     notes=(),
     command=None,
@@ -172,7 +174,7 @@ def sample(
         wrong = random.random(rows) < wrong_share
         labels[:classes] = np.arange(classes)[:rows]
         more = (tuple(notes), f"{place:064x}", targets[place % len(targets)])
-        facts[table] = TableFacts(table, rows, 64, names, labels, *more)
+        facts[table] = TableFacts(table, rows, 64, names, labels, *more, columns=columns)
         dealt = fold_rows(folds, rows, random)
         wobble = effect * random.normal(1, 0.35)
         for noise in noises:
@@ -200,8 +202,11 @@ def sample(
                             continue
                         told = said(loss, test, labels, hard, wrong, noise, wobble, random, classes)
                         metrics = measured(told, labels, classes)
+                        drawn = curves(metrics["accuracy"], random)
+                        if loss in losses:
+                            drawn["importance"] = tuple(0.1 / (1 + i) for i in range(len(columns)))
                         found.append(
-                            Row(*head, numbers, metrics, curves(metrics["accuracy"], random), told,
+                            Row(*head, numbers, metrics, drawn, told,
                                 seconds=1.5 if loss in losses else 0.3)
                         )  # fmt: skip
     known = {"losses": list(losses), "label_noise": list(noises), "model": "linear", "seed": 7}
@@ -220,7 +225,7 @@ def sample(
 def hostile(trials=0):
     """Every payload as a table, a column, a class, a note, a setting and in the command."""
     own = (PAYLOADS[0], PAYLOADS[29])  # losses of the user's own
-    named = {"tables": PAYLOADS, "targets": PAYLOADS, "class_names": PAYLOADS}
+    named = {"tables": PAYLOADS, "targets": PAYLOADS, "class_names": PAYLOADS, "columns": PAYLOADS}
     named |= {"reason": PAYLOADS[3], "notes": PAYLOADS[:2], "command": " ".join(PAYLOADS)}
     named |= {"losses": ("cross_entropy", "exact", *own), "fail": [(own[1], "1")]}
     settings = {"model": PAYLOADS[1], "run": list(PAYLOADS), **{p: p for p in PAYLOADS}}

@@ -82,15 +82,15 @@ def sections(text):
 
 def test_every_part_is_there_and_the_answer_first(one, many):
     tail = ["curves", "reliability", "confusion", "search", "suspects"]
-    head = ["leaderboard", "folds", "differences", "noise"]
+    head = ["next", "leaderboard", "noisy", "columns", "classes", "folds", "differences", "noise"]
     assert sections(one[1]) == [*head, *tail, "failures", "protocol"]
-    head = ["leaderboard", "tables", "ranks", "profile", "results"]
+    head = ["next", "leaderboard", "columns", "classes", "tables", "ranks", "profile", "results"]
     assert sections(many[1]) == [*head, *tail, "protocol"]
     words = Reader(many[1]).words
     assert all(table in words for table in many[0].tables)
     for record, text in (one, many):
-        sentence = escape(leaderboard(record).answer.sentence)
-        assert text.index(f"<h1>{sentence}</h1>") < text.index("<section")
+        sentence = escape(leaderboard(record).answer.sentence.replace(" %", "\u00a0%"))
+        assert text.index(f"<h1>{sentence} <span") < text.index("<section")
 
 
 def test_it_is_well_formed_and_nothing_in_it_can_run_or_load(one, many):
@@ -182,7 +182,9 @@ def test_files_are_written_whole(tmp_path):
     path = write_report(record, tmp_path / "new" / "folder")
     assert path.read_text() == page(record)
     names = {file.name for file in path.parent.iterdir()}
-    assert names == {"report.html", "leaderboard.json", "leaderboard.csv", "suspects.csv"}
+    assert names == {
+        *("report.html", "leaderboard.json", "leaderboard.csv", "classes.csv", "suspects.csv")
+    }
 
 
 def test_eighty_seven_tables_stay_small():

@@ -114,6 +114,14 @@ def compare(
         str,
         Option("--inject-label-noise", metavar="A,B", help="Make these shares of labels wrong."),
     ] = "0",
+    references: Annotated[
+        str,
+        Option(
+            "--references",
+            metavar="none|fast|all",
+            help="Run beside the losses: scikit-learn's classifiers (fast: the linear one).",
+        ),
+    ] = "all",
     out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
     engine: Engine = "local",
     workers: Workers = None,
@@ -140,6 +148,7 @@ def compare(
             seeds=repeats,
             label_noise=studies.read_shares(label_noise),
             seed=seed,
+            references=references,
         )
     how = RunOptions(
         out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)

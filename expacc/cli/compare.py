@@ -107,11 +107,14 @@ def compare(
         _forecast(study, out, screen)
         return
     screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
+    which = data if len(tables) == 1 else ["TABLE.csv"]
+    fit = shell(["expacc", "fit", *which, *flags_of(reading), "--from", shown_path(out)])
     with how.resumable(out):
         record, outcome = run_study(
             study,
             out,
             command=shlex.join(how.command),
+            next_step=fit,
             engine=how.engine,  # type: ignore[arg-type] # checked there
             workers=workers_for(how.device, how.workers),
             address=how.address,
@@ -120,9 +123,7 @@ def compare(
         )
         if outcome.skipped:
             screen.remark(f"{outcome.skipped} of {len(study.items)} parts were there already.")
-        # The command that trains the winner, if there is one table.
-        fit = ["expacc", "fit", *data, *flags_of(reading)] if len(tables) == 1 else []
-        answer(record, out, screen, next_step=fit)
+        answer(record, out, screen)
 
 
 def _default_folder(data: Sequence[str], tables: Sequence["Table"]) -> Path:
@@ -177,22 +178,20 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     )
 
 
-def answer(
-    record: "StudyRecord", out: Path, screen: Screen, *, next_step: Sequence[str] = ()
-) -> None:
+def answer(record: "StudyRecord", out: Path, screen: Screen) -> None:
     """Print the answer and the leaderboard, write the report, and say where it is."""
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
-    from expacc.compare.page_tables import print_leaderboard
+    from expacc.compare.page_tables import next_steps
+    from expacc.compare.terminal import print_leaderboard
 
     board = leaderboard(record)
     if not screen.as_json:
         print_leaderboard(board, screen.console())
     path = write_report(record, out, board)
     screen.say("")
-    if next_step and board.answer.choice:
-        line = shell([*next_step, "--from", shown_path(out)])
-        screen.say(f"Train {board.answer.choice} on all rows: {line}")
+    for step in next_steps(record, board):
+        screen.say(f"{step.what} {step.command}".strip())
     screen.say(f"Report: {shown_path(path)}", "bold")
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
 
@@ -200,8 +199,8 @@ def answer(
 def show(folder: Path, screen: Screen) -> None:
     """The leaderboard of a study that runs or has run."""
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
-    from expacc.compare.page_tables import print_leaderboard
     from expacc.compare.study import load_record, progress_of
+    from expacc.compare.terminal import print_leaderboard
 
     running, done, planned = progress_of(folder)
     board = leaderboard(record := load_record(folder))

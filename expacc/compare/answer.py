@@ -5,22 +5,24 @@ are hundredths.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from expacc.compare.record import StudyRecord, read_protocol
+from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.words import (
-    OUTSIDE,
     REFERENCE,
+    SCIKIT_LEARN,
     counted,
     listed,
     loss_name,
     p_text,
     percent,
+    points_text,
     share_text,
     trials_text,
 )
@@ -55,23 +57,34 @@ class Answer:
         sentence: for people.
         choice: the method to use; the reference unless another beats it beyond chance.
         beats: all methods that beat the reference beyond chance, best first.
+        also: sentences to read after it: what is reached without any loss of ours.
+        instead: what to use rather than any of the losses: a name of ``OUTSIDE``, or ''.
+        one_class: whether no loss beats always saying the most frequent class.
     """
 
     sentence: str
     choice: str
     beats: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    instead: str = ""
+    one_class: bool = False
 
+    def beside(self, standing: Standing, where: str) -> "Answer":
+        """The same with what the references reach, and led by what matters most.
 
-def points_text(difference: float) -> str:
-    """Write a difference of accuracies in points, without its sign.
-
-    >>> points_text(0.0312), points_text(-0.002), points_text(0.0001), points_text(0.01)
-    ('3.1 points', '0.2 points', '0.01 points', '1.0 points')
-    """
-    points = abs(difference) * 100
-    if 0 < points < 0.005:
-        return "less than 0.01 points"
-    return f"{points:.1f} points" if points >= 0.05 or points == 0 else f"{points:.2f} points"
+        Args:
+            standing: of the losses on one table.
+            where: the table.
+        """
+        if not standing.headline:
+            return replace(self, also=standing.sentences, instead=standing.instead)
+        return replace(
+            self,
+            sentence=f"On {where} {standing.headline}.",
+            also=(*standing.sentences, self.sentence),
+            instead=standing.instead,
+            one_class=True,
+        )
 
 
 def _check_accuracy(name: str, accuracy: float) -> None:
@@ -114,6 +127,7 @@ def answer_one_table(
     protocol: str,
     significance: float = 0.05,
     families: int = 1,
+    target: str = "",
 ) -> Answer:
     """Say in a sentence whether a rival should replace the reference on one table.
 
@@ -125,6 +139,7 @@ def answer_one_table(
         protocol: how accuracies were measured, such as "5×2 cv".
         significance: the level for adjusted p-values.
         families: how many such sets of rivals the p-values are adjusted for, all together.
+        target: the column that is predicted.
     """
     significance = check_share("significance", significance)
     if not rivals:
@@ -134,6 +149,7 @@ def answer_one_table(
     for rival in rivals:
         _check_accuracy(rival.name, rival.accuracy)
     ordered = sorted(rivals, key=lambda rival: -rival.accuracy)
+    where = f"On {table}, predicting {target!r}," if target else f"On {table}"
 
     def gain(rival: Rival) -> float:
         return round(rival.accuracy - reference_accuracy, 10)
@@ -149,7 +165,7 @@ def answer_one_table(
             for rival in others
         ]
         return Answer(
-            f"On {table} {best.name} beats {reference} by {points_text(gain(best))} "
+            f"{where} {best.name} beats {reference} by {points_text(gain(best))} "
             f"({percent(best.accuracy)} vs {percent(reference_accuracy)}, {protocol}, {p(best)})"
             + (f"; so {'do' if len(also) > 1 else 'does'} {listed(also)}." if also else "."),
             best.name,
@@ -157,12 +173,13 @@ def answer_one_table(
         )
     best = ordered[0]
     keep = f"keep {reference}."
+    data = f"at predicting {target!r}" if target else "on this data"
     visible = visible_gain(best.test.interval, families * len(rivals), significance=significance)
     if gain(best) > 0:
         unsure = best.adjusted_p <= significance
         doubt = ", but its splits disagree about the sign" if unsure else ""
         sentence = (
-            f"No loss beats {reference} on this data beyond chance "
+            f"No loss beats {reference} {data} beyond chance "
             f"(largest gain {points_text(gain(best))}, {p(best)}{doubt}): {keep}"
             f"{_could_see(visible)}"
         )
@@ -170,19 +187,19 @@ def answer_one_table(
         whom = best.name if len(rivals) == 1 else f"all {len(rivals)} other losses"
         nearest = "" if len(rivals) == 1 else f"nearest {best.name}, "
         sentence = (
-            f"On {table} {reference} beats {whom} ({nearest}{points_text(gain(best))} behind, "
+            f"{where} {reference} beats {whom} ({nearest}{points_text(gain(best))} behind, "
             f"{percent(reference_accuracy)} vs {percent(best.accuracy)}, {protocol}, {p(best)}): "
             f"{keep}"
         )
     elif gain(best) == 0:
         sentence = (
-            f"No loss beats {reference} on this data "
+            f"No loss beats {reference} {data} "
             f"({best.name} is level with it at {percent(best.accuracy)}, {p(best)}): {keep}"
             f"{_could_see(visible)}"
         )
     else:
         sentence = (
-            f"No loss beats {reference} on this data, it is the best itself "
+            f"No loss beats {reference} {data}, it is the best itself "
             f"(nearest {best.name}, {points_text(gain(best))} behind, {p(best)}): {keep}"
             f"{_could_see(visible)}"
         )
@@ -337,8 +354,15 @@ def methods_text(record: StudyRecord) -> str:
             f"was compared with cross entropy by {protocol.test}; these p-values were adjusted for "
             "the number of losses, tables and shares of wrong labels."
         )
-    if any(row.loss == OUTSIDE for row in record.rows):
-        sentences.append("Scikit-learn’s LogisticRegression was run beside them and not tested.")
+    beside = [name for name in SCIKIT_LEARN if any(row.loss == name for row in record.rows)]
+    if beside:
+        sentences.append(
+            f"On the same folds and the same features (numbers standardised, missing ones filled "
+            f"with the mean, categories one-hot), scikit-learn’s "
+            f"{listed([SCIKIT_LEARN[name] for name in beside])} "
+            f"{'were' if len(beside) > 1 else 'was'} run once a fold with default settings, "
+            f"untuned; they are not among the losses that p-values are adjusted for."
+        )
     used = [f"{name} {version}" for name, version in record.versions.items()]
     if used:
         sentences.append(f"Software: {plain(listed(used))}.")

@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from expacc.compare.leaderboard import Overall
 from expacc.compare.leaderboard_table import Entry, TableBoard
+from expacc.compare.overall import Overall
 from expacc.report.figures import (
     Chart,
     Drawing,
@@ -21,6 +21,7 @@ from expacc.report.figures import (
 from expacc.report.words import (
     INK,
     LINES,
+    MAJORITY,
     MUTED,
     OUTSIDE,
     REFERENCE,
@@ -67,7 +68,7 @@ def _rows_figure(
 
 def fold_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the accuracy of every fold for each loss, folds joined by lines."""
-    entries = [entry for entry in board.entries if entry.folds and entry.loss != OUTSIDE]
+    entries = [entry for entry in board.entries if entry.folds and entry.loss not in OUTSIDE]
     if not entries:
         return None
 
@@ -143,7 +144,7 @@ def _draw_gaps(gaps: Sequence[_Gap], look: Mapping[str, Look]) -> Drawing:
 def difference_chart(board: TableBoard, look: Mapping[str, Look]) -> Chart | None:
     """Draw the difference of each loss to cross entropy, fold by fold, with its interval."""
     reference = board.entry(REFERENCE)
-    entries = [e for e in board.entries if e.difference is not None and e.loss != OUTSIDE]
+    entries = [e for e in board.entries if e.difference is not None and e.loss not in OUTSIDE]
     if reference is None or not entries:
         return None
     gaps = [
@@ -186,15 +187,16 @@ def noise_chart(
 ) -> Chart | None:
     """Draw accuracy against the share of wrong training labels, averaged over the tables given."""
     levels = sorted({board.noise for board in boards})
-    losses = sorted({e.loss for board in boards for e in board.entries}, key=loss_order)
+    found = {e.loss for board in boards for e in board.entries}
+    losses = sorted(found - {MAJORITY}, key=loss_order)  # which no wrong label moves
     lines: dict[str, tuple[str, list[tuple[float, float]]]] = {}
     for loss in losses:
         places = []
         for level in levels:
-            found = [b.entry(loss) for b in boards if b.noise == level]
-            scores = [e.accuracy for e in found if e is not None and e.accuracy is not None]
+            own = [b.entry(loss) for b in boards if b.noise == level]
+            scores = [e.accuracy for e in own if e is not None and e.accuracy is not None]
             # A mean over other tables than its neighbours' would be a bend that means nothing.
-            if len(scores) == len(found):
+            if len(scores) == len(own):
                 places.append((level * 100, float(np.mean(scores)) * 100))
         name = next(e.name for b in boards for e in b.entries if e.loss == loss)
         if places:

@@ -10,64 +10,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
 from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
-from expacc.report.words import OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.compare.standing import by_fold, fold_order, majority_rows, paired_tests, standing
+from expacc.report.words import MAJORITY, OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.runner.rows import Row
-from expacc.stats.one_table import (
-    PairedTest,
-    combined_5x2_f,
-    corrected_paired_t,
-    mcnemar,
-    paired_rows,
-)
-from expacc.stats.p_values import NEGLIGIBLE, Floats, adjust
-
-
-def right_by_repetition(
-    rows: Sequence[Row], facts: TableFacts, folds: Sequence[str]
-) -> Floats | None:
-    """For each repetition and row of the table, the share of seeds that were right.
-
-    A repetition is a run of folds that test no row twice. NaN stands for rows that no fold tests.
-
-    Returns:
-        Shape (repetitions, rows); None where repetitions do not all have as many folds and test
-        the same rows, or where a fold has no predictions.
-    """
-    repetitions: list[Floats] = []
-    counts: list[int] = []
-    for fold in folds:
-        tested = _tested(rows, facts, fold)
-        if tested is None:
-            return None
-        places, right = tested
-        if not repetitions or not np.isnan(repetitions[-1][places]).all():
-            repetitions.append(np.full(facts.rows, np.nan))
-            counts.append(0)
-        repetitions[-1][places] = right
-        counts[-1] += 1
-    table = np.array(repetitions)
-    same = (np.isnan(table) == np.isnan(table[:1])).all() if len(table) else False
-    return table if same and len(set(counts)) == 1 else None
-
-
-def _tested(
-    rows: Sequence[Row], facts: TableFacts, fold: str
-) -> tuple[NDArray[np.int32], Floats] | None:
-    """The test rows of a fold, and the share of seeds that were right about each."""
-    said = [
-        row.predictions
-        for row in rows
-        if row.fold == fold and row.failure is None and row.predictions is not None
-    ]
-    if not said or any(not np.array_equal(one.rows, said[0].rows) for one in said):
-        return None
-    right = [one.predicted == facts.labels[one.rows] for one in said]
-    return said[0].rows, np.mean(right, axis=0)
-
+from expacc.stats.one_table import PairedTest
+from expacc.stats.p_values import NEGLIGIBLE, adjust
 
 SIGNIFICANCE = 0.05
 Verdict = Literal["reference", "better", "worse", "even", "unfinished", "outside"]
@@ -100,7 +50,12 @@ class Entry:
         second_test: Alpaydin's combined F of 5×2 cv, beside the test that decides; else None.
         adjusted_p: Holm over the losses, times the number of such boards in the study.
         wins: folds in which it is more accurate than cross entropy; ties and losses likewise.
-        metrics: name → mean over folds: 'calibration_error', 'log_loss' …
+        metrics: name → mean over folds: 'balanced_accuracy', 'calibration_error', 'log_loss' …
+        by_class: accuracy on the test rows of each class, in the order of the table's classes;
+            None where none was tested.
+        says: the one class that it said of every test row; '' as a rule.
+        importance: column → points of accuracy that are lost where its values are shuffled among
+            the test rows, as a fraction; empty if it was not measured.
         seconds: of its search and its training.
         failures: runs without a score.
         verdict: against cross entropy.
@@ -119,6 +74,9 @@ class Entry:
     ties: int
     losses: int
     metrics: Mapping[str, float]
+    by_class: tuple[float | None, ...]
+    says: str
+    importance: Mapping[str, float]
     seconds: float
     failures: tuple[Failure, ...]
     verdict: Verdict
@@ -130,6 +88,8 @@ class TableBoard:
 
     Attributes:
         table: its name.
+        target: the column that is predicted; '' if the study did not say.
+        classes: of it, in the order of their numbers.
         noise: share of training labels that were replaced.
         protocol: how accuracies were measured.
         folds: names of all folds that belong to it.
@@ -140,6 +100,8 @@ class TableBoard:
     """
 
     table: str
+    target: str
+    classes: tuple[str, ...]
     noise: float
     protocol: Protocol
     folds: tuple[str, ...]
@@ -151,6 +113,25 @@ class TableBoard:
     def entry(self, loss: str) -> Entry | None:
         """The entry of a loss, if it has one."""
         return next((entry for entry in self.entries if entry.loss == loss), None)
+
+    @property
+    def losses(self) -> tuple[Entry, ...]:
+        """The losses that have a score, the best first."""
+        return tuple(e for e in self.entries if e.loss not in OUTSIDE and e.accuracy is not None)
+
+    @property
+    def best_outside(self) -> Entry | None:
+        """The best of scikit-learn's classifiers; those with every fold come first."""
+        found = [e for e in self.entries if e.loss in OUTSIDE and e.loss != MAJORITY]
+        scored = sorted(found, key=lambda entry: len(entry.folds) < len(self.folds))
+        return next((entry for entry in scored if entry.accuracy is not None), None)
+
+    @property
+    def matters(self) -> Entry | None:
+        """The best loss of which it is known which columns matter to it: the chosen one, if any."""
+        known = [entry for entry in self.losses if entry.importance]
+        chosen = [entry for entry in known if entry.name == self.answer.choice in self.answer.beats]
+        return next(iter(chosen or known), None)
 
 
 def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
@@ -165,7 +146,11 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     by_loss: dict[str, list[Row]] = {str(loss): [] for loss in record.settings.get("losses", ())}
     for row in rows:
         by_loss.setdefault(row.loss, []).append(row)
-    folds = protocol.folds or tuple(sorted({row.fold for row in rows}, key=_natural))
+    folds = protocol.folds or tuple(sorted({row.fold for row in rows}, key=fold_order))
+    if by_loss and not by_loss.get(MAJORITY):
+        by_loss[MAJORITY] = majority_rows(rows, facts)
+        if not by_loss[MAJORITY]:
+            del by_loss[MAJORITY]  # nothing is tested yet
     reference = by_loss.get(REFERENCE, [])
     entries = [
         _entry(loss, own, reference, facts, protocol, folds, seconds[loss])
@@ -175,26 +160,40 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     boards = len(record.tables) * len(record.noise_levels)
     entries = _judged(entries, boards)
     # A mean over the folds that went well is no match for a mean over all of them.
-    entries.sort(key=lambda e: (len(e.folds) < len(folds), -(e.accuracy or 0), loss_order(e.loss)))
-    contest = [entry for entry in entries if entry.loss != OUTSIDE]
+    entries.sort(
+        key=lambda e: (
+            len(e.folds) < (1 if e.loss in OUTSIDE else len(folds)),
+            -(e.accuracy or 0),
+            loss_order(e.loss),
+        )
+    )
+    contest = [entry for entry in entries if entry.loss not in OUTSIDE]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
-    answer = _answer(table, contest, protocol, len(folds), boards)
+    answer = _answer(table, facts.target, contest, protocol, len(folds), boards)
+    if answer.choice and folds:
+        whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
+        model = str(record.settings.get("model", "linear"))
+        answer = answer.beside(
+            standing(by_loss, whole, facts, protocol, model), _where(table, facts.target)
+        )
     notes = _left_out(contest, len(folds))
-    return TableBoard(table, noise, protocol, folds, tuple(entries), answer, complete, notes)
+    return TableBoard(
+        table=table,
+        target=facts.target,
+        classes=facts.classes,
+        noise=noise,
+        protocol=protocol,
+        folds=folds,
+        entries=tuple(entries),
+        answer=answer,
+        complete=complete,
+        notes=notes,
+    )
 
 
-def _natural(fold: str) -> tuple[int, str]:
-    digits = "".join(letter for letter in fold if letter.isdigit())
-    return (int(digits[:9]) if digits.isascii() and digits else 0, fold)
-
-
-def _by_fold(rows: Sequence[Row], metric: str) -> dict[str, float]:
-    values: dict[str, list[float]] = defaultdict(list)
-    for row in rows:
-        value = row.metrics.get(metric)
-        if row.failure is None and value is not None and np.isfinite(value):
-            values[row.fold].append(float(value))
-    return {fold: float(np.mean(values[fold])) for fold in sorted(values, key=_natural)}
+def _where(table: str, target: str) -> str:
+    """A table and its target, as the answer calls them."""
+    return f"{table}, predicting {target!r}," if target else table
 
 
 def _entry(
@@ -206,7 +205,7 @@ def _entry(
     folds: tuple[str, ...],
     seconds: float,
 ) -> Entry:
-    own, theirs = _by_fold(rows, "accuracy"), _by_fold(reference, "accuracy")
+    own, theirs = by_fold(rows, "accuracy"), by_fold(reference, "accuracy")
     common = [fold for fold in own if fold in theirs]
     gaps = np.array([own[fold] - theirs[fold] for fold in common])
     won, lost = int((gaps > NEGLIGIBLE).sum()), int((gaps < -NEGLIGIBLE).sum())
@@ -214,10 +213,11 @@ def _entry(
     if len(scores) == 1:
         scores = [row.metrics["accuracy"] for row in rows if row.failure is None]
     test = second = None
-    if loss not in (REFERENCE, OUTSIDE) and folds and len(common) == len(folds):
-        test, second = _tests(rows, reference, [own, theirs], facts, protocol, folds)
+    if loss not in (REFERENCE, *OUTSIDE) and folds and len(common) == len(folds):
+        test, second = paired_tests(rows, reference, facts, protocol, folds)
+    by_class, said = _classes(rows, facts)
     names = {name for row in rows for name in row.metrics} - {"accuracy"}
-    means = {name: _by_fold(rows, name) for name in sorted(names)}
+    means = {name: by_fold(rows, name) for name in sorted(names)}
     failures = tuple(
         Failure(row.table, row.loss, row.fold, row.seed, row.noise, row.failure)
         for row in rows
@@ -237,62 +237,52 @@ def _entry(
         ties=len(common) - won - lost if loss != REFERENCE else 0,
         losses=lost,
         metrics={name: float(np.mean(list(of.values()))) for name, of in means.items() if of},
+        by_class=by_class,
+        says=facts.classes[said[0]] if len(said) == 1 and len(facts.classes) > 1 else "",
+        importance=_importance(rows, facts),
         seconds=seconds,
         failures=failures,
         verdict="unfinished",
     )
 
 
-def _tests(
-    rows: Sequence[Row],
-    reference: Sequence[Row],
-    scores: Sequence[Mapping[str, float]],
-    facts: TableFacts,
-    protocol: Protocol,
-    folds: tuple[str, ...],
-) -> tuple[PairedTest | None, PairedTest | None]:
-    """The test that decides, and Alpaydin's F beside it where it is 5×2 cv."""
-    if len(folds) == 1:
-        return _holdout_test(rows, reference, facts), None
-    own, theirs = scores
-    gaps = [own[fold] - theirs[fold] for fold in folds]
-    sizes = [len(row.predictions.rows) for row in rows if row.predictions is not None]
-    tested = float(np.mean(sizes)) if sizes else facts.rows / (protocol.parts or 5)
-    second = combined_5x2_f(np.reshape(gaps, (5, 2)), tested) if protocol.kind == "5x2" else None
-    ours, others = (right_by_repetition(some, facts, folds) for some in (rows, reference))
-    if ours is not None and others is not None and ours.shape == others.shape:
-        gains = ours - others
-        known = ~np.isnan(gains[0])
-        if len(folds) >= 2 * len(gains) and not np.isnan(gains[:, known]).any():
-            return paired_rows(gains[:, known], len(folds) // len(gains)), second
-    # Splits of other kinds, such as random ones that came with the table.
-    return second or corrected_paired_t(gaps, max(1.0, facts.rows - tested), tested), None
-
-
-def _holdout_test(
-    rows: Sequence[Row], reference: Sequence[Row], facts: TableFacts
-) -> PairedTest | None:
-    ours, others = (
-        {
-            row.seed: row.predictions
-            for row in some
-            if row.failure is None and row.predictions is not None
-        }
-        for some in (rows, reference)
+def _classes(rows: Sequence[Row], facts: TableFacts) -> tuple[tuple[float | None, ...], list[int]]:
+    """The accuracy on each class over all test rows, and which classes were said at all."""
+    count = len(facts.classes)
+    right, tested, said = np.zeros(count), np.zeros(count), np.zeros(count, np.bool_)
+    for row in rows:
+        if row.predictions is not None and row.failure is None:
+            given = facts.labels[row.predictions.rows]
+            tested += np.bincount(given, minlength=count)
+            right += np.bincount(given[row.predictions.predicted == given], minlength=count)
+            said[row.predictions.predicted] = True
+    shares = tuple(
+        float(good / all_) if all_ else None for good, all_ in zip(right, tested, strict=True)
     )
-    pairs = [(ours[seed], others[seed]) for seed in sorted(ours.keys() & others.keys())]
-    if not pairs:
-        return None
-    tested = pairs[0][0].rows
-    if any(not np.array_equal(said.rows, tested) for pair in pairs for said in pair):
-        return None
-    right = [[said.predicted == facts.labels[tested] for said in pair] for pair in pairs]
-    return mcnemar(*np.moveaxis(np.array(right), 1, 0))
+    return shares, np.flatnonzero(said).tolist()
+
+
+def _importance(rows: Sequence[Row], facts: TableFacts) -> dict[str, float]:
+    """Column → mean over folds of the accuracy that is lost without it, the largest first."""
+    found = [
+        row.curves["importance"]
+        for row in rows
+        if row.failure is None and len(row.curves.get("importance", ())) == len(facts.columns) > 0
+    ]
+    if not found:
+        return {}
+    drops = np.array(found)
+    known = np.isfinite(drops).any(axis=0)
+    means = {
+        facts.columns[place]: float(np.mean(drops[np.isfinite(drops[:, place]), place]))
+        for place in np.flatnonzero(known).tolist()
+    }
+    return dict(sorted(means.items(), key=lambda pair: -pair[1]))
 
 
 def _judged(entries: list[Entry], boards: int) -> list[Entry]:
     """Adjust the p-values for the number of losses and say what they mean."""
-    tested = [e for e in entries if e.test is not None and e.loss != OUTSIDE]
+    tested = [e for e in entries if e.test is not None and e.loss not in OUTSIDE]
     adjusted = adjust([e.test.p_value for e in tested if e.test is not None])
     p_values = {e.loss: min(1.0, boards * float(p)) for e, p in zip(tested, adjusted, strict=True)}
     judged = []
@@ -301,7 +291,7 @@ def _judged(entries: list[Entry], boards: int) -> list[Entry]:
         p_value = p_values.get(entry.loss)
         if entry.loss == REFERENCE:
             verdict = "reference"
-        elif entry.loss == OUTSIDE:
+        elif entry.loss in OUTSIDE:
             verdict = "outside"
         elif p_value is not None and (rival := _rival(entry, p_value)) is not None:
             gain = rival.test.difference
@@ -321,7 +311,7 @@ def _rival(entry: Entry, p_value: float | None) -> Rival | None:
 
 
 def _answer(
-    table: str, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
+    table: str, target: str, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
 ) -> Answer:
     """The sentence about one table, from the losses that have every score."""
     name = loss_name(REFERENCE)
@@ -335,7 +325,13 @@ def _answer(
     if not rivals:
         return Answer(f"On {table} there is no answer yet: no other loss has every score.", "")
     return answer_one_table(
-        table, name, reference.accuracy, rivals, protocol=protocol.text, families=boards
+        table,
+        name,
+        reference.accuracy,
+        rivals,
+        protocol=protocol.text,
+        families=boards,
+        target=target,
     )
 
 

@@ -1,39 +1,38 @@
 """Rows, statistics and pictures → one HTML file that needs nothing else, and tables as files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from expacc.compare.answer import methods_text, setting_text
-from expacc.compare.figures_runs import confusion, curve_chart, reliability_chart, search_chart
-from expacc.compare.figures_scores import (
-    difference_chart,
-    fold_chart,
-    noise_chart,
-    profile_chart,
-    rank_chart,
-    table_difference_chart,
+from expacc.compare.leaderboard import (
+    Leaderboard,
+    classes_csv,
+    leaderboard,
+    leaderboard_csv,
+    leaderboard_json,
 )
-from expacc.compare.leaderboard import Leaderboard, leaderboard, leaderboard_csv, leaderboard_json
-from expacc.compare.leaderboard_table import Entry, TableBoard
+from expacc.compare.leaderboard_table import Entry
 from expacc.compare.page_tables import (
     board_table,
+    class_table,
     confusion_table,
     failure_table,
+    next_steps,
     overall_table,
     results_table,
     test_table,
 )
-from expacc.compare.record import StudyRecord
+from expacc.compare.record import StudyRecord, majority_of
 from expacc.compare.suspects import Suspects, suspects, suspects_csv
 from expacc.files import write_whole
 from expacc.plain import plain
-from expacc.report.figures import Chart
-from expacc.report.html import render
 from expacc.report.words import (
+    MAJORITY,
+    NONE,
     OUTSIDE,
     REFERENCE,
-    Look,
+    SCIKIT_LEARN,
     duration,
     looks,
     loss_name,
@@ -42,19 +41,20 @@ from expacc.report.words import (
     points,
     share_text,
 )
-from expacc.runner.rows import Row
 
-MOST_SUSPECTS = 20
-MOST_LINES = 10  # that can be told apart in one chart
+MOST_SUSPECTS, FIRST_SUSPECTS = 20, 8  # listed, and of them before the rest is folded away
+MOST_NOISY = 6  # leaderboards with wrong labels on a page
 BADGES = {
     "better": "Better than cross entropy",
     "keep": "Keep cross entropy",
     "unfinished": "No answer yet",
+    MAJORITY: "No better than one class",
+    **{name: f"Use {loss_name(name)} instead" for name in SCIKIT_LEARN},
 }
 
 
 def write_report(record: StudyRecord, folder: str | Path, board: Leaderboard | None = None) -> Path:
-    """Write report.html, leaderboard.json, leaderboard.csv and suspects.csv.
+    """Write report.html, leaderboard.json, leaderboard.csv, classes.csv and suspects.csv.
 
     Each file appears whole or not at all; a study that still runs gets a report of what there is.
 
@@ -72,6 +72,7 @@ def write_report(record: StudyRecord, folder: str | Path, board: Leaderboard | N
     found = [suspects(record, table) for table in record.tables]
     write_whole(folder / "leaderboard.json", leaderboard_json(record, board))
     write_whole(folder / "leaderboard.csv", leaderboard_csv(board))
+    write_whole(folder / "classes.csv", classes_csv(record, board))
     write_whole(folder / "suspects.csv", suspects_csv(record, found))
     path = folder / "report.html"
     write_whole(path, report_html(record, board, found))
@@ -80,68 +81,53 @@ def write_report(record: StudyRecord, folder: str | Path, board: Leaderboard | N
 
 def report_html(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> str:
     """The page as text: the same bytes for the same record."""
+    from expacc.report.html import render  # it and matplotlib, only where a page is written
+
     return render("report.html", _page(record, board, found))
 
 
-def _best_of_many(rows: Sequence[Row]) -> list[Row]:
-    """Rows of the losses that lines can be told apart of: the best, and the reference."""
-    scores: dict[str, list[float]] = {}
-    for row in rows:
-        if "accuracy" in row.metrics:
-            scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
-    means = {loss: sum(found) / len(found) for loss, found in scores.items()}
-    best = sorted(means, key=lambda loss: -means[loss])[:MOST_LINES]
-    return [row for row in rows if len(means) <= MOST_LINES or row.loss in {REFERENCE, *best}]
-
-
 def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dict[str, Any]:
-    look = looks({REFERENCE, OUTSIDE} | {row.loss for row in record.rows} | _asked(record))
-    spotlight = _spotlight(board)
-    winner = _winner(board, spotlight)
-    first = _first_charts(board, look, spotlight)
-    least = record.noise_levels[0]
-    finals = record.finals(noise=least)
-    trials = [row for row in record.rows if row.kind == "trial" and row.noise == least]
-    drawn = _best_of_many(finals)
-    few = len(drawn) < len(finals)
-    note = f" Drawn are the best {MOST_LINES} losses and cross entropy." if few else ""
-    charts = [curve_chart(drawn, look, note), reliability_chart(record, drawn, look, note)]
-    last = [search_chart([*trials, *finals], look)]
+    from expacc.compare.page_charts import charts_of
+
+    look = looks({REFERENCE, *OUTSIDE} | {row.loss for row in record.rows} | _asked(record))
+    spotlight = board.spotlight
+    winner = board.rival(spotlight)
+    charts = charts_of(record, board, look)
+    split = charts.confusion
     matrix = None
-    if winner is not None:
-        own = [row for row in finals if row.table == spotlight.table]
-        split = confusion(
-            record.tables[spotlight.table],
-            [row for row in own if row.loss == winner.loss],
-            [row for row in own if row.loss == REFERENCE],
-        )
-        matrix = split and confusion_table(split, winner.name, spotlight.table)
+    if split is not None and winner is not None:
+        matrix = confusion_table(split, winner.name, spotlight.table)
     overall = board.overall
     head, rows = overall_table(overall) if overall else board_table(board.boards[0])
     failures, failures_left = failure_table(board.failures)
     several = len(board.boards) > 1
     parts: dict[str, Any] = {
         "board": board,
-        "badge": BADGES[board.verdict],
+        "badge": BADGES.get(board.answer.instead) or BADGES[board.verdict],
+        "also": [*board.answer.also, *_noisy_sentences(board)],
         "title": f"{len(record.tables)} tables" if several else spotlight.table,
         "eyebrow": _eyebrow(record, board),
         "key_figures": _key_figures(record, board, winner),
+        "steps": next_steps(record, board),
         "leaderboard_caption": _leaderboard_caption(board),
         "board_head": head,
         "board_rows": rows,
         "colours": {loss: style.colour for loss, style in look.items()},
         "notes": board.notes,
-        "first_charts": first,
+        "first_charts": charts.first,
+        "noisy": _noisy(board),
+        "columns": charts.columns,
+        "classes": class_table(record, spotlight, _of_classes(board)) if winner else None,
         "results": results_table(record, board) if several else None,
-        "charts": [chart for chart in charts if chart],
+        "charts": charts.runs,
         "confusion": matrix,
-        "last_charts": [chart for chart in last if chart],
+        "last_charts": charts.last,
         "suspects": _suspect_table(record, found),
         "failures": failures,
         "failures_left": failures_left,
         "command": record.command,
         "methods": methods_text(record),
-        "tests": [] if several else test_table(board.boards[0]),
+        "tests": [] if several else _tests(board),
         "settings": [
             (str(k).replace("_", " "), setting_text(v)) for k, v in record.settings.items()
         ],
@@ -162,88 +148,134 @@ def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dic
     return {**parts, "contents": _contents(parts)}
 
 
+def _noisy_sentences(board: Leaderboard) -> list[str]:
+    """The answers at the other shares of wrong labels, for the headline."""
+    return [
+        f"With {share_text(share)} of the training labels wrong: "
+        + " ".join((answer.sentence, *answer.also))
+        for share, answer in board.noisy_answers
+    ]
+
+
+def _noisy(board: Leaderboard) -> list[dict[str, Any]]:
+    """A leaderboard for each of the other shares of wrong labels."""
+    found: list[tuple[float, Any, Any]] = [
+        (share, overall.answer, overall_table(overall)) for share, overall in board.noisy_overall
+    ]
+    if len(board.boards) == 1:
+        found = [(one.noise, one.answer, board_table(one)) for one in board.noisy]
+    return [
+        {
+            "title": f"{share_text(share)} of the training labels wrong",
+            "sentences": [answer.sentence, *answer.also],
+            "head": head,
+            "rows": rows,
+        }
+        for share, answer, (head, rows) in found[:MOST_NOISY]
+    ]
+
+
+def _tests(board: Leaderboard) -> list[dict[str, Any]]:
+    """Every test of one table, at each share of wrong labels."""
+    return [
+        {"title": f"{share_text(one.noise)} wrong labels" if board.noisy else "", "rows": rows}
+        for one in (*board.boards, *board.noisy)
+        if (rows := test_table(one))
+    ]
+
+
+def _of_classes(board: Leaderboard) -> list[Entry]:
+    """Whose accuracies are told class by class: the best losses, cross entropy, the best beside."""
+    one = board.spotlight
+    rival, reference, outside = board.rival(one), one.entry(REFERENCE), one.best_outside
+    chosen = [rival, reference, outside]
+    return [entry for entry in chosen if entry is not None and entry.accuracy is not None]
+
+
 def _asked(record: StudyRecord) -> set[str]:
     return {str(loss) for loss in record.settings.get("losses", ())}
-
-
-def _first_charts(
-    board: Leaderboard, look: Mapping[str, Look], spotlight: TableBoard
-) -> list[Chart]:
-    several = len(board.boards) > 1
-    charts: list[Chart | None] = []
-    if board.overall is not None:
-        charts += [
-            table_difference_chart(board.overall, look),
-            rank_chart(board.overall.ranks, {loss_name(loss): one for loss, one in look.items()}),
-            profile_chart(board.overall, look),
-        ]
-    if not several:
-        charts += [fold_chart(spotlight, look), difference_chart(spotlight, look)]
-    whose = f"the mean of {len(board.boards)} tables" if several else spotlight.table
-    charts.append(noise_chart([*board.boards, *board.noisy], look, title_of=plain(whose)))
-    return [chart for chart in charts if chart]
-
-
-def _spotlight(board: Leaderboard) -> TableBoard:
-    """The table to look at closely: the one on which a loss differs most from cross entropy."""
-
-    def size(one: TableBoard) -> float:
-        winner = _winner(board, one)
-        return abs(winner.difference or 0.0) if winner else -1.0
-
-    return max(board.boards, key=size)
-
-
-def _winner(board: Leaderboard, one: TableBoard) -> Entry | None:
-    """The loss to hold against cross entropy: the answer's choice, else the best of the others."""
-    rivals = [e for e in one.entries if e.loss not in (REFERENCE, OUTSIDE) and e.folds]
-    chosen = [e for e in rivals if e.name == board.answer.choice]
-    return next(iter(chosen or rivals), None)
 
 
 def _eyebrow(record: StudyRecord, board: Leaderboard) -> str:
     facts = next(iter(record.tables.values()))
     what = f"{len(record.tables)} tables"
     if len(record.tables) == 1:
-        what = f"{facts.name}: {facts.rows} rows, {len(facts.classes)} classes"
-    losses = len([e for e in board.boards[0].entries if e.loss != OUTSIDE])
+        target = f", predicting {facts.target!r}" if facts.target else ""
+        what = f"{facts.name}{target}: {facts.rows:,} rows, {len(facts.classes)} classes"
+    losses = len([e for e in board.boards[0].entries if e.loss not in OUTSIDE])
     return f"expacc compare · {what} · {losses} losses · {board.boards[0].protocol.text}"
 
 
 def _key_figures(
     record: StudyRecord, board: Leaderboard, winner: Entry | None
 ) -> list[dict[str, str]]:
-    figures = []
-    if board.overall is not None:
-        best = board.overall.entries[0]
-        reference = next(e for e in board.overall.entries if e.loss == REFERENCE)
-        rival = best if best is not reference else board.overall.entries[1]
-        figures += [
+    """What the first screen shows: what is predicted, from which baseline, how far one gets."""
+    overall, one = board.overall, board.boards[0]
+    if overall is not None:
+        best = overall.entries[0]
+        reference = next(e for e in overall.entries if e.loss == REFERENCE)
+        rival = best if best is not reference else overall.entries[1]
+        targets = list(dict.fromkeys(facts.target for facts in record.tables.values()))
+        shown = ", ".join(repr(target) for target in targets[:3])
+        figures = [
+            _figure("predicted", f"{len(targets)} columns" if targets[1:] else shown, shown),
             _figure("best mean rank", f"{best.mean_rank:.2f}", best.name),
             _figure("cross entropy", f"{reference.mean_rank:.2f}", "mean rank"),
-            _figure(f"{rival.name}, mean difference", points(rival.difference), "points"),
-            _figure("p, adjusted", p_value_text(rival.adjusted_p), "against cross entropy"),
+            _figure(
+                f"{rival.name}, mean difference",
+                points(rival.difference),
+                f"points, p = {p_value_text(rival.adjusted_p)}".replace("= <", "<"),
+            ),
         ]
-    elif len(board.boards) == 1:
-        one = board.boards[0]
-        reference_entry = one.entry(REFERENCE)
-        if winner is not None:
-            shown = f"{percent(winner.accuracy)} %"
-            figures.append(_figure("best other loss", shown, winner.name))
-        if reference_entry is not None:
-            shown = f"{percent(reference_entry.accuracy)} %"
-            figures.append(_figure("reference", shown, reference_entry.name))
-        if winner is not None and winner.test is not None:
+        beside = {entry.loss: entry for entry in overall.outside}
+        majority = beside.pop(MAJORITY, None)
+        if majority is not None:
+            figures.append(
+                _figure("baseline", f"{percent(majority.accuracy)} %", "most frequent class, mean")
+            )
+        if beside:
+            top = next(iter(beside.values()))
+            figures.append(
+                _figure("beside the losses", f"{percent(top.accuracy)} %", f"{top.name}, mean")
+            )
+        return figures
+    if len(board.boards) > 1:
+        return [*_effort(record, board)]
+    facts = record.tables[one.table]
+    code, share = majority_of(facts)
+    size = f"{len(facts.classes)} classes, {facts.rows:,} rows"
+    figures = [
+        _figure("predicted column", facts.target or NONE, size),
+        _figure("baseline", f"{percent(share)} %", f"always {plain(facts.classes[code], 40)!r}"),
+    ]
+    reference_entry, outside = one.entry(REFERENCE), one.best_outside
+    if winner is not None:
+        more = winner.name
+        if winner.test is not None:
             low, high = (points(end) for end in winner.test.interval)
-            figures += [
-                _figure("difference in points", points(winner.difference), f"{low} to {high}"),
-                _figure("p, adjusted", p_value_text(winner.adjusted_p), winner.test.test),
-            ]
-    if len(figures) < 4:
-        failed = f"{len(board.failures)} failed" if board.failures else "none failed"
-        figures.append(_figure("runs", str(board.runs), failed))
-        figures.append(_figure("time", duration(record.seconds), record.started))
-    return figures
+            more += f": {points(winner.difference)} points ({low} to {high})"
+            p_value = p_value_text(winner.adjusted_p)
+            more += f", p {'' if p_value.startswith('<') else '= '}{p_value}"
+        figures.append(_figure("best other loss", f"{percent(winner.accuracy)} %", more))
+    if reference_entry is not None:
+        shown = f"{percent(reference_entry.accuracy)} %"
+        figures.append(_figure("cross entropy", shown, "reference"))
+    if outside is not None:
+        shown = f"{percent(outside.accuracy)} %"
+        figures.append(_figure("beside the losses", shown, f"{outside.name}, not tested"))
+    if one.matters is not None:
+        name, drop = next(iter(one.matters.importance.items()))
+        more = f"{points(-drop)} points without it" if drop >= 0.0005 else "no column costs any"
+        figures.append(_figure("matters most", name if drop >= 0.0005 else NONE, more))
+    return [*figures, *_effort(record, board)][:6]
+
+
+def _effort(record: StudyRecord, board: Leaderboard) -> list[dict[str, str]]:
+    failed = f"{len(board.failures)} failed" if board.failures else "none failed"
+    return [
+        _figure("runs", str(board.runs), failed),
+        _figure("time", duration(record.seconds), record.started),
+    ]
 
 
 def _figure(label: str, value: str, more: str) -> dict[str, str]:
@@ -256,8 +288,9 @@ def _leaderboard_caption(board: Leaderboard) -> str:
     if board.overall is not None:
         return (
             "Losses by mean rank over the tables. The difference is to cross entropy, with a 95 % "
-            "interval over tables; p is adjusted for the number of losses. Green is better and "
-            f"orange worse than cross entropy beyond chance; grey is not told apart.{noise}"
+            "interval over tables for that comparison alone, not adjusted; p is adjusted for the "
+            "number of losses. Green is better and orange worse than cross entropy beyond chance; "
+            f"grey is not told apart. What was run beside the losses is not tested.{noise}"
         )
     if len(board.boards) > 1:
         return (
@@ -265,9 +298,11 @@ def _leaderboard_caption(board: Leaderboard) -> str:
             f"{noise}"
         )
     return (
-        "Mean test accuracy and its spread over folds. The difference is to cross entropy, with a "
-        "95 % interval; p is adjusted for the number of losses. Green is better and orange worse "
-        f"than cross entropy beyond chance; grey is not told apart.{noise}"
+        "Mean test accuracy and its spread over folds; balanced is the mean of the accuracies on "
+        "each class. The difference is to cross entropy, with a 95 % interval for that comparison "
+        "alone, not adjusted; p is adjusted for the number of losses. Green is better and orange "
+        "worse than cross entropy beyond chance; grey is not told apart. What was run beside the "
+        f"losses is not tested.{noise}"
     )
 
 
@@ -301,7 +336,7 @@ def _suspect_table(record: StudyRecord, found: list[Suspects]) -> dict[str, Any]
     most = f" The {len(rows)} most suspect are listed." if total > len(rows) else ""
     return {
         "several": len(record.tables) > 1,
-        "rows": rows,
+        "parts": [part for part in (rows[:FIRST_SUSPECTS], rows[FIRST_SUSPECTS:]) if part],
         "caption": f"Of {tested} rows, {total} carry a label that no model trained for accuracy "
         f"predicted ({judges}; each model judged only rows that it was not trained on). Such a "
         f"label may be wrong, or the row may just be hard: look at it.{most} Rows are numbered "
@@ -322,7 +357,8 @@ def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
         "tables": "Differences",
         "ranks": "Critical differences",
         "profile": "Profile",
-        "noise": "Wrong labels",
+        "noise": "Falling accuracy",
+        "columns": "Which columns",
         "curves": "Training curves",
         "reliability": "Reliability",
         "search": "Search",
@@ -331,7 +367,13 @@ def _contents(parts: Mapping[str, Any]) -> list[tuple[str, str]]:
     def charts(name: str) -> list[tuple[str, str]]:
         return [(chart.key, short[chart.key]) for chart in parts[name]]
 
-    listed = [("answer", "The answer"), ("leaderboard", "Leaderboard"), *charts("first_charts")]
+    listed = [("answer", "The answer")]
+    listed += [("next", "What now")] if parts["steps"] else []
+    listed += [("leaderboard", "Leaderboard")]
+    listed += [("noisy", "With wrong labels")] if parts["noisy"] else []
+    listed += charts("columns")
+    listed += [("classes", "By class")] if parts["classes"] else []
+    listed += charts("first_charts")
     listed += [("results", "Every table")] if parts["results"] else []
     listed += charts("charts")
     listed += [("confusion", "What changed")] if parts["confusion"] else []

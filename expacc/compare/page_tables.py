@@ -1,25 +1,24 @@
 """The tables of a study, as plain values for page and terminal: numbers become text here."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
-from expacc.compare.figures_runs import Changed, Confusion
-from expacc.compare.leaderboard import Leaderboard, Overall, OverallEntry
+from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
-from expacc.compare.record import StudyRecord
+from expacc.compare.overall import Overall, OverallEntry
+from expacc.compare.record import StudyRecord, majority_of
 from expacc.plain import plain
 from expacc.report.words import (
+    MAJORITY,
     NONE,
     OUTSIDE,
     REFERENCE,
+    SCIKIT_LEARN,
     duration,
     loss_name,
     loss_order,
@@ -31,10 +30,15 @@ from expacc.report.words import (
 from expacc.stats.many_tables import WinTieLoss
 from expacc.stats.one_table import PairedTest
 
+if TYPE_CHECKING:  # they draw, which a terminal does not ask for
+    from expacc.compare.figures_runs import Changed, Confusion
+
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
+MOST_CLASSES = 12  # that are shown before the rest is folded away
 Values = dict[str, Any]
-_NOTES = {REFERENCE: "reference", OUTSIDE: "scikit-learn, not tested"}
+_NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
+_NOTES[MAJORITY] = ""
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -56,12 +60,13 @@ def _head(first: Sequence[tuple[str, str]], among: str, time: str) -> list[Value
 def _row(
     entry: Entry | OverallEntry,
     note: str,
-    first: Sequence[str],
+    first: Sequence[Values],
     *,
     interval: tuple[float, float] | None,
     against: Entry | WinTieLoss,
     error: float | None,
 ) -> Values:
+    """A line of a leaderboard; on a phone ``small`` cells stand below the others, labelled."""
     compared = entry.difference is not None
     counts = f"{against.wins} / {against.ties} / {against.losses}"
     return {
@@ -70,16 +75,16 @@ def _row(
         "verdict": entry.verdict,
         "note": note,
         "cells": [
-            *({"value": text} for text in first),
+            *first,
             {
                 "value": points(entry.difference),
                 "mark": entry.verdict if entry.verdict in ("better", "worse", "even") else "",
                 "more": _interval(interval),
             },
-            {"value": p_value_text(entry.adjusted_p)},
-            {"value": counts if compared else NONE},
-            {"value": percent(error)},
-            {"value": duration(entry.seconds)},
+            {"value": p_value_text(entry.adjusted_p), "small": "p"},
+            {"value": counts if compared else NONE, "small": "w/t/l"},
+            {"value": percent(error), "small": "calibr."},
+            {"value": duration(entry.seconds), "small": "time"},
         ],
     }
 
@@ -90,15 +95,24 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         _row(
             entry,
             _note(entry, len(board.folds)),
-            [percent(entry.accuracy) + (f" ± {percent(spread)}" if spread is not None else "")],
+            [
+                {
+                    "value": percent(entry.accuracy)
+                    + (f" ± {percent(entry.spread)}" if entry.spread is not None else ""),
+                    "more": f"always {plain(entry.says, 30)!r}"
+                    if entry.says and entry.loss != MAJORITY
+                    else "",
+                },
+                {"value": percent(entry.metrics.get("balanced_accuracy")), "small": "balanced"},
+            ],
             interval=entry.test.interval if entry.test else None,
             against=entry,
             error=entry.metrics.get("calibration_error"),
         )
         for entry in board.entries
-        for spread in [entry.spread]
     ]
-    return _head([("accuracy", "% ± spread")], "folds", "with search"), rows
+    first = [("accuracy", "% ± spread"), ("balanced", "%")]
+    return _head(first, "folds", "with search"), rows
 
 
 def _note(entry: Entry, folds: int) -> str:
@@ -107,22 +121,27 @@ def _note(entry: Entry, folds: int) -> str:
         runs = "run" if len(entry.failures) == 1 else "runs"
         done = "" if len(entry.folds) == folds else f", {len(entry.folds)} of {folds} folds scored"
         return f"{len(entry.failures)} failed {runs}{done}"
-    if entry.loss in _NOTES:
-        return _NOTES[entry.loss]
+    note = _NOTES.get(entry.loss, "")
+    if entry.loss == MAJORITY and entry.says:
+        note = f"always {plain(entry.says, 30)!r}"
     if len(entry.folds) < folds:
-        return f"{len(entry.folds)} of {folds} folds so far"
-    return ""
+        part = f"{len(entry.folds)} of {folds} folds"
+        return f"{note}, {part}" if entry.loss in OUTSIDE else f"{part} so far"
+    return note
 
 
 def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     """The head and the rows of the leaderboard over several tables."""
     first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
-    outside = () if overall.outside is None else (overall.outside,)
+    outside = overall.outside
     rows = [
         _row(
             entry,
             _NOTES.get(entry.loss, ""),
-            [NONE if entry in outside else f"{entry.mean_rank:.2f}", percent(entry.accuracy)],
+            [
+                {"value": NONE if entry in outside else f"{entry.mean_rank:.2f}"},
+                {"value": percent(entry.accuracy)},
+            ],
             interval=entry.interval,
             against=entry.against,
             error=entry.calibration_error,
@@ -132,9 +151,38 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     return _head(first, "tables", "all tables"), rows
 
 
+def class_table(record: StudyRecord, board: TableBoard, chosen: Sequence[Entry]) -> Values:
+    """The accuracy on the rows of each class, the most frequent first.
+
+    Args:
+        record: of the study.
+        board: of the table.
+        chosen: whose accuracies are shown.
+    """
+    facts = record.tables[board.table]
+    counts = np.bincount(facts.labels, minlength=len(facts.classes))
+    rows: list[Values] = []
+    for code in np.argsort(-counts, kind="stable").tolist():
+        shares = [entry.by_class[code] for entry in chosen]
+        top = max((share for share in shares if share is not None), default=2.0) - 1e-10
+        rows.append(
+            {
+                "name": facts.classes[code],
+                "rows": f"{counts[code]:,}",
+                "cells": [
+                    {"value": percent(share), "best": share is not None and share >= top}
+                    for share in shares
+                ],
+            }
+        )
+    names = [entry.name for entry in chosen]
+    parts = [rows[:MOST_CLASSES], rows[MOST_CLASSES:]]
+    return {"names": names, "parts": [part for part in parts if part], "table": board.table}
+
+
 def results_table(record: StudyRecord, board: Leaderboard) -> Values:
     """Tables × losses for studies of several tables."""
-    found = {entry.loss for one in board.boards for entry in one.entries}
+    found = {entry.loss for one in board.boards for entry in one.entries} - {MAJORITY}
     losses = sorted(found, key=loss_order)
     rows: list[Values] = []
     for one in board.boards:
@@ -145,8 +193,17 @@ def results_table(record: StudyRecord, board: Leaderboard) -> Values:
         top = max(scores, default=2.0) - 1e-10
         facts = record.tables[one.table]
         cells = [_result_cell(entry, len(one.folds), top) for entry in entries]
+        code, share = majority_of(facts)
         rows.append(
-            {"table": one.table, "rows": facts.rows, "classes": len(facts.classes), "cells": cells}
+            {
+                "table": one.table,
+                "target": one.target,
+                "rows": facts.rows,
+                "classes": len(facts.classes),
+                "share": percent(share),
+                "majority": facts.classes[code],
+                "cells": cells,
+            }
         )
     partial = any(cell["value"].endswith("*") for row in rows for cell in row["cells"])
     return {"names": [loss_name(loss) for loss in losses], "rows": rows, "partial": partial}
@@ -171,7 +228,7 @@ def _count(number: float) -> str:
     return f"{number:.0f}" if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def confusion_table(found: Confusion, winner: str, table: str) -> Values:
+def confusion_table(found: "Confusion", winner: str, table: str) -> Values:
     """The confusion matrix with shades, and the rows that changed."""
     largest = float(np.abs(found.change).max()) or 1.0
     rows = []
@@ -193,7 +250,7 @@ def confusion_table(found: Confusion, winner: str, table: str) -> Values:
             )
         rows.append({"name": name, "cells": cells})
 
-    def part(title: str, changed: Sequence[Changed]) -> Values:
+    def part(title: str, changed: Sequence["Changed"]) -> Values:
         more = f", the clearest {MOST_ROWS}" if len(changed) > MOST_ROWS else ""
         return {"title": f"{title}: {len(changed)}{more}", "rows": changed[:MOST_ROWS]}
 
@@ -256,84 +313,39 @@ def _test_row(name: str, test: PairedTest, adjusted: float | None) -> Values:
     }
 
 
-_STYLES = {"better": "bold green", "worse": "yellow", "even": "dim", "reference": "bold"}
-_ANSWERS = {"better": "bold green", "keep": "bold", "unfinished": "bold yellow"}
-MOST_LINES, MOST_TABLES = 8, 6  # of failures, and of tables, in a terminal
+@dataclass(frozen=True)
+class NextStep:
+    """What to do now: in words, and the command."""
+
+    what: str
+    command: str
 
 
-def _text(value: object, style: str = "") -> Text:
-    """A user's string as it is: no markup, no control codes, one line."""
-    return Text(" ".join(plain(str(value)).split()), style=style)
-
-
-def print_leaderboard(board: Leaderboard, console: Console | None = None) -> None:
-    """Print the answer, then the leaderboard, then what failed.
-
-    Args:
-        board: from `expacc.compare.leaderboard.leaderboard`.
-        console: where to; None for standard output.
-    """
-    console = console or Console()
-    # In a file or a pipe the answer stays one line, to be found by other programs.
-    console.print(
-        _text(board.answer.sentence, _ANSWERS[board.verdict]), soft_wrap=not console.is_terminal
-    )
-    if board.overall is not None:
-        console.print(_drawn(*overall_table(board.overall), narrow=console.width < 100))
-    else:
-        for one in board.boards[:MOST_TABLES]:
-            if len(board.boards) > 1:
-                console.print(_text(one.table, "bold"))
-            console.print(_drawn(*board_table(one), narrow=console.width < 100))
-        if len(board.boards) > MOST_TABLES:
-            console.print(_text(f"… and {len(board.boards) - MOST_TABLES} more tables.", "dim"))
-    for one in board.noisy:
-        if len(board.boards) == 1:
-            share = f"{share_text(one.noise)} of training labels replaced: "
-            console.print(_text(share + one.answer.sentence, "italic"))
-    for note in board.notes:
-        console.print(_text(note, "yellow"))
-    failures, _ = failure_table(board.failures)
-    for failure in failures[:MOST_LINES]:
-        words = f"{failure['loss']} on {failure['table']}: {failure['runs']} failed: "
-        console.print(Padding(_text(words + failure["reason"], "red"), (0, 0, 0, 2)))
-    if len(failures) > MOST_LINES:
-        console.print(_text(f"… and {len(failures) - MOST_LINES} more kinds of failure.", "red"))
-
-
-# For terminals of 80 columns.
-_SHORT = {
-    "won / tied / lost": "w/t/l",
-    "calibration error": "calibr.",
-    "mean rank": "rank",
-    "% ± spread": "%",
-    "with search": "",
-    "all tables": "",
-    "adjusted": "",
-}
-
-
-def _drawn(head: list[dict[str, object]], rows: list[dict[str, object]], *, narrow: bool) -> Table:
-    gap = (0, 0, 0, 0) if narrow else (0, 1)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=gap)
-    for column in head:
-        label, unit = str(column["label"]), str(column.get("unit", ""))
-        if narrow:
-            label, unit = _SHORT.get(label, label), _SHORT.get(unit, unit)
-        justify = "left" if column.get("text") else "right"
-        table.add_column(Text(f"{label}\n{unit}".strip()), justify=justify, overflow="fold")  # type: ignore[arg-type]
-    for row in rows:
-        style = _STYLES.get(str(row["verdict"]), "")
-        note = str(row["note"])
-        name = _text(row["name"], "" if row["loss"] != OUTSIDE else "dim")
-        if note and note != "reference":
-            name.append("\n" + note, "dim")
-        cells: Any = row["cells"]
-        shown = [name]
-        for cell in cells:
-            text = _text(cell["value"], style if cell.get("mark") else "")
-            if cell.get("more"):
-                text.append("\n" + cell["more"], "dim")
-            shown.append(text)
-        table.add_row(*shown)
-    return table
+def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
+    """How to train what is recommended and how to predict with it; none without an answer."""
+    answer = board.answer
+    if not answer.choice:
+        return ()
+    several = len(record.tables) > 1
+    table = "TABLE" if several else next(iter(record.tables))
+    fit = record.next_step or "expacc fit TABLE.csv --from STUDY"
+    model = shlex.quote(plain(f"expacc-{table}-model"))
+    rows = "rows of one of the tables" if several else "rows"
+    steps = [
+        NextStep(f"Train {answer.choice} on all {rows}:", fit),
+        NextStep("Predict new rows:", f"expacc predict {model} NEW.csv -o predicted.csv"),
+    ]
+    if answer.one_class:
+        hint = (
+            "No loss learnt from these columns: others, or more rows, would help more than a loss."
+        )
+        steps.insert(0, NextStep(hint, ""))
+    if answer.instead in SCIKIT_LEARN:
+        name = SCIKIT_LEARN[answer.instead]
+        module = "linear_model" if name.startswith("Logistic") else "ensemble"
+        first = NextStep(
+            f"The {loss_name(answer.instead)} that did better, in Python:",
+            f"from sklearn.{module} import {name}",
+        )
+        steps.insert(0, first)
+    return tuple(steps)

@@ -93,6 +93,7 @@ class TableFacts:
         sha256: of the file.
         target: the name of the column that holds the labels.
         folds: the names of all its folds, as rows carry them; () if they follow from the protocol.
+        columns: the names of the features, in the order of the table; () if a study did not say.
     """
 
     name: str
@@ -104,6 +105,7 @@ class TableFacts:
     sha256: str = ""
     target: str = ""
     folds: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if np.shape(self.labels) != (self.rows,):
@@ -111,6 +113,18 @@ class TableFacts:
                 f"labels of {self.name} must hold one class number per row, shape "
                 f"({self.rows},); got {np.shape(self.labels)}."
             )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; ``read_tables`` reads them."""
+        plain = {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
+        return {**plain, "labels": self.labels.tolist()}
+
+
+def majority_of(facts: TableFacts) -> tuple[int, float]:
+    """The number of a table's most frequent class, the first of several, and its share."""
+    counts = np.bincount(facts.labels, minlength=len(facts.classes))
+    code = int(counts.argmax())
+    return code, float(counts[code] / max(1, facts.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,6 +140,8 @@ class StudyRecord:
         started: when, in words.
         seconds: how long it took.
         command: what to type to repeat it.
+        next_step: what to type to train what it recommends; '' if it did not say.
+        left_out: lines on what was not run beside the losses, and why.
     """
 
     settings: Mapping[str, Any]
@@ -135,6 +151,8 @@ class StudyRecord:
     started: str = ""
     seconds: float = 0.0
     command: str = ""
+    next_step: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def folds(self) -> str:
@@ -160,6 +178,7 @@ class StudyRecord:
         return sorted(kept, key=lambda row: row.key)
 
 
+BESIDE = "references"  # ends the key of an item of what is run beside the losses
 CLOSE = 1e-9  # of a share that is computed again
 _COUNT = Between(0)
 _SETTINGS = {
@@ -174,6 +193,8 @@ _SETTINGS = {
 _NOTES = {
     "started": str,
     "command": str,
+    "next_step": str,
+    "left_out": [str],
     "seconds": Between(0.0, LONGEST),
     "planned": {"items": _COUNT, "runs": _COUNT},
     "tables": [
@@ -187,9 +208,11 @@ _NOTES = {
             "sha256": str,
             "target": str,
             "folds?": [str],
+            "columns?": [str],
         }
     ],
 }
+_TEXTS = ("classes", "notes", "folds", "columns")
 _SHARES = ("accuracy", "balanced_accuracy", "train_accuracy", "validation_accuracy")
 
 
@@ -218,7 +241,7 @@ def read_tables(notes: Mapping[str, Any]) -> dict[str, TableFacts]:
             raise ValueError(f"tables must have different names; got {name!r:.60} twice.")
         if labels.size and int(labels.max()) >= len(facts["classes"]):
             raise ValueError(f"labels of {name!r:.60} must be classes of it; got one beyond.")
-        texts = {part: tuple(facts.get(part, ())) for part in ("classes", "notes", "folds")}
+        texts = {part: tuple(facts.get(part, ())) for part in _TEXTS}
         tables[name] = TableFacts(**{**facts, **texts, "labels": labels})
     if not tables:
         raise ValueError("a study must have a table; this one has none.")
@@ -229,12 +252,13 @@ def check_rows_of_study(
     rows: Sequence[Row], tables: Mapping[str, TableFacts], settings: Mapping[str, Any]
 ) -> None:
     """Raise for the first row that does not agree with itself, its table or the settings."""
-    losses = {*settings["losses"], OUTSIDE}
+    losses = {*settings["losses"], *OUTSIDE}
     for row in rows:
         name = f"row {row.key!r:.200}"
         facts = tables.get(row.table)
         item = f"{row.table}|{row.noise:g}|{row.fold}"
-        if facts is None or row.loss not in losses or row.item != item:
+        items = (item, f"{item}|{BESIDE}") if row.loss in OUTSIDE else (item,)
+        if facts is None or row.loss not in losses or row.item not in items:
             raise ValueError(f"{name} must be of a table, loss and item of the study; it is not.")
         place = f"{row.item}|{row.kind}|{row.loss}|"
         if not row.key.startswith(place) or (

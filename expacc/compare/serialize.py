@@ -1,12 +1,24 @@
-"""What passes between a study and its workers: tables, handed to every process once, and rows."""
+"""What passes between a study and its workers: tables and folds, handed to each once, and rows."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from expacc.data import Column, Labels, Split, Table
+from expacc.compare.record import BESIDE, read_protocol
+from expacc.data import (
+    Column,
+    Labels,
+    Split,
+    Splits,
+    Table,
+    five_by_two,
+    given_splits,
+    holdout,
+    stratified_folds,
+)
 from expacc.runner.items import WorkItem
 from expacc.runner.rows import Row
 
@@ -40,6 +52,46 @@ def unpack_table(name: str, shared: Mapping[str, Any]) -> Table:
     return Table(name, columns, labels, facts["rows"], shared[f"{name}/lines"])
 
 
+def digest_of(name: str, shared: Mapping[str, Any]) -> str:
+    """A hash of a packed table without its folds."""
+    digest = hashlib.sha256()
+    for key, value in shared.items():
+        if key.startswith(f"{name}/") and not key.startswith(f"{name}/split/"):
+            data = value.tobytes() if isinstance(value, np.ndarray) else value
+            digest.update(f"{key} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
+
+
+def named_splits(table: Table, folds: str, seed: int) -> tuple[list[Split], tuple[str, ...]]:
+    """The folds under the names that rows carry: 1a … 5b, 1 … 10, 1.1 … 3.10 or holdout; notes."""
+    protocol = read_protocol(folds)
+    labels, parts, repeats = table.target.codes, protocol.parts, protocol.repeats
+    options: dict[str, Any] = {
+        "seed": seed,
+        "name": table.name,
+        "classes": table.target.classes,
+    }
+    splits: Splits
+    if protocol.kind == "holdout" and table.given:
+        splits = given_splits(table)
+    elif protocol.kind == "holdout":
+        splits = holdout(labels, 0.3, **options)
+    elif protocol.kind == "5x2":
+        splits = five_by_two(labels, **options)
+    else:
+        splits = stratified_folds(labels, parts, repeats, **options)
+    found = list(splits)
+    names = [str(place + 1) for place in range(len(found))]
+    if protocol.kind == "5x2":
+        names = list(protocol.folds)
+    elif len(found) == 1:
+        names = ["holdout"]
+    elif repeats > 1:
+        names = [f"{place // parts + 1}.{place % parts + 1}" for place in range(len(found))]
+    named = [split.renamed(name) for split, name in zip(found, names, strict=True)]
+    return named, tuple(splits.notes)
+
+
 def pack_splits(table: str, splits: Sequence[Split]) -> dict[str, Any]:
     """The row numbers of every fold."""
     return {
@@ -55,16 +107,50 @@ def unpack_split(table: str, fold: str, shared: Mapping[str, Any]) -> Split:
     return Split(fold, rows["train"], rows["validation"], rows["test"])
 
 
+def loss_items(
+    table: str, folds: Sequence[str], noises: Sequence[float], asked: Mapping[str, Any]
+) -> list[WorkItem]:
+    """The losses on a table: an item a fold and share of noise, with what is asked of all."""
+    items = []
+    for noise in noises:
+        for fold in folds:
+            payload = {"table": table, "fold": fold, "noise": noise, **asked}
+            items.append(WorkItem(f"{table}|{noise:g}|{fold}", payload, runs_in(payload)))
+    return items
+
+
+def reference_items(
+    table: str, folds: Sequence[str], noises: Sequence[float], chosen: Mapping[str, int], seed: int
+) -> list[WorkItem]:
+    """What is run beside the losses: an item a fold and share of noise; on how many of the folds.
+
+    Items of their own, so that a study can have them later and no failure of theirs takes a loss.
+    """
+    items = []
+    for noise in noises:
+        for place, fold in enumerate(folds):
+            if names := [name for name, count in chosen.items() if place < count]:
+                payload = {"table": table, "fold": fold, "noise": noise, "seed": seed}
+                payload |= {"references": names}
+                key = f"{table}|{noise:g}|{fold}|{BESIDE}"
+                items.append(WorkItem(key, payload, runs_in(payload)))
+    return items
+
+
 def runs_in(payload: Mapping[str, Any]) -> int:
     """How many rows an item will give."""
+    if "references" in payload:
+        return len(payload["references"])
     losses, trials, seeds = payload["losses"], payload["trials"], payload["seeds"]
-    count: int = len(losses) * (trials + seeds) + 1
+    count: int = len(losses) * (trials + seeds)
     return count
 
 
 def failed_rows(item: WorkItem, reason: str) -> list[Row]:
     """The final rows of an item that gave none."""
     asked = item.payload
+    if "references" in asked:
+        return [row_of(item, "outside", name, 0, failure=reason) for name in asked["references"]]
     return [
         row_of(item, "final", loss, seed, failure=reason)
         for loss in asked["losses"]

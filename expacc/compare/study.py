@@ -1,7 +1,6 @@
 """A study from tables to rows: plan it, run it, read it back, and say how long it will take."""
 
 import datetime
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,9 +20,26 @@ from expacc.compare.record import (
     read_protocol,
     read_tables,
 )
-from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
-from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
-from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
+from expacc.compare.serialize import (
+    digest_of,
+    failed_rows,
+    loss_items,
+    named_splits,
+    pack_splits,
+    pack_table,
+    reference_items,
+)
+from expacc.compare.training_budget import (
+    MODELS,
+    PROTOCOL,
+    REFERENCES,
+    check_size,
+    fold_seconds,
+    plan_references,
+    reference_seconds,
+    trials_for,
+)
+from expacc.data import Table
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
 from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
@@ -51,6 +67,9 @@ class Settings:
         seeds: final runs per fold, averaged.
         label_noise: shares of training labels to replace.
         seed: of everything random.
+        references: what is run beside the losses, which changes nothing of theirs: 'all' (the
+            most frequent class, logistic regression, a random forest and boosted trees, as far as
+            they take at most a quarter of the time), 'fast' (the first two) or 'none'.
     """
 
     losses: tuple[str, ...] = DEFAULT_LOSSES
@@ -60,6 +79,7 @@ class Settings:
     seeds: int = 2
     label_noise: tuple[float, ...] = (0.0,)
     seed: int = 0
+    references: str = "all"
 
     def __post_init__(self) -> None:
         allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
@@ -69,6 +89,7 @@ class Settings:
             object.__setattr__(self, "losses", (REFERENCE, *self.losses))
         object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))
         check_choice("model", self.model, tuple(MODELS))
+        check_choice("references", self.references, tuple(REFERENCES))
         if self.trials is not None:
             check_count("trials", self.trials)
         check_count("seeds", self.seeds)
@@ -90,6 +111,7 @@ class Study:
         items: the work.
         shared: data for the workers.
         notes: lines for the user.
+        left_out: lines on what is not run beside the losses, and why.
     """
 
     settings: Settings
@@ -97,6 +119,7 @@ class Study:
     items: tuple[WorkItem, ...]
     shared: Mapping[str, Any]
     notes: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
 
     @property
     def runs(self) -> int:
@@ -106,38 +129,8 @@ class Study:
     @property
     def trials(self) -> int | list[int]:
         """Of the search: the number, or the different ones of several tables."""
-        counts = sorted({int(item.payload["trials"]) for item in self.items})
+        counts = sorted({int(item.payload.get("trials", 0)) for item in self.items} - {0})
         return counts[0] if len(counts) == 1 else counts
-
-
-def _splits(table: Table, settings: Settings) -> tuple[list[Split], tuple[str, ...]]:
-    """The folds under the names that rows carry: 1a … 5b, 1 … 10, 1.1 … 3.10 or holdout; notes."""
-    protocol = read_protocol(settings.folds)
-    labels, parts, repeats = table.target.codes, protocol.parts, protocol.repeats
-    options: dict[str, Any] = {
-        "seed": settings.seed,
-        "name": table.name,
-        "classes": table.target.classes,
-    }
-    splits: Splits
-    if protocol.kind == "holdout" and table.given:
-        splits = given_splits(table)
-    elif protocol.kind == "holdout":
-        splits = holdout(labels, 0.3, **options)
-    elif protocol.kind == "5x2":
-        splits = five_by_two(labels, **options)
-    else:
-        splits = stratified_folds(labels, parts, repeats, **options)
-    found = list(splits)
-    names = [str(place + 1) for place in range(len(found))]
-    if protocol.kind == "5x2":
-        names = list(protocol.folds)
-    elif len(found) == 1:
-        names = ["holdout"]
-    elif repeats > 1:
-        names = [f"{place // parts + 1}.{place % parts + 1}" for place in range(len(found))]
-    named = [split.renamed(name) for split, name in zip(found, names, strict=True)]
-    return named, tuple(splits.notes)
 
 
 def check_device(device: str) -> str:
@@ -173,17 +166,19 @@ def plan_study(
         >>> from expacc.data import read_table
         >>> study = plan_study([read_table("iris")], Settings(trials=2, folds="2"))
         >>> len(study.items), study.runs
-        (2, 50)
+        (4, 56)
     """
     check_device(device)
     facts, items, notes = {}, [], []
+    beside: list[WorkItem] = []
+    left_out: list[str] = []
     shared: dict[str, Any] = {}
     for table in tables:
         if table.name in facts:
             raise UsageError(f"tables must have different names; got {table.name!r} twice.")
         check_size(table)
         try:
-            splits, remarks = _splits(table, settings)
+            splits, remarks = named_splits(table, settings.folds, settings.seed)
         except ValueError as error:  # more folds than rows, a class too rare …
             raise UsageError(f"{table.name}: {error}") from None
         notes += [f"{table.name}: {remark}" for remark in remarks]
@@ -203,30 +198,32 @@ def plan_study(
             sha256=table.sha256,
             target=table.target.name,
             folds=tuple(split.name for split in splits),
+            columns=tuple(column.name for column in table.columns),
         )
         trials = settings.trials or trials_for(table, settings.model)
-        for noise in settings.label_noise:
-            for split in splits:
-                payload = {
-                    "table": table.name,
-                    "fold": split.name,
-                    "noise": noise,
-                    "losses": list(settings.losses),
-                    "model": settings.model,
-                    "trials": trials,
-                    "seeds": settings.seeds,
-                    "seed": settings.seed,
-                    "device": device,
-                }
-                key = f"{table.name}|{noise:g}|{split.name}"
-                items.append(WorkItem(key, payload, runs_in(payload)))
-    return Study(settings, facts, tuple(items), shared, tuple(notes))
+        budget = {name: getattr(settings, name) for name in ("losses", "model", "seeds")}
+        budget |= {"trials": trials}
+        asked = budget | {"losses": list(settings.losses), "seed": settings.seed, "device": device}
+        folds = facts[table.name].folds
+        items += loss_items(table.name, folds, settings.label_noise, asked)
+        sizes = [split.train_rows for split in splits]
+        first = read_protocol(settings.folds).parts
+        chosen, remarks = plan_references(table, settings.references, sizes, first=first, **budget)
+        beside += reference_items(table.name, folds, settings.label_noise, chosen, settings.seed)
+        left_out += remarks
+    notes += left_out
+    # Last, so that they keep no loss waiting.
+    return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
 
 
 def identity(study: Study) -> dict[str, Any]:
     """What makes a study this one, for the store."""
     return {
-        **{name: _plain(value) for name, value in asdict(study.settings).items()},
+        **{
+            name: _plain(value)
+            for name, value in asdict(study.settings).items()
+            if name != "references"  # which touch no loss: a study can have them later
+        },
         "trials": study.trials,
         "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
@@ -235,13 +232,8 @@ def identity(study: Study) -> dict[str, Any]:
 
 def _identity_of(study: Study, name: str) -> dict[str, str]:
     """The file, the target, and all that was read: other options are another study."""
-    digest = hashlib.sha256()
-    for key, value in study.shared.items():
-        if key.startswith(f"{name}/") and not key.startswith(f"{name}/split/"):
-            data = value.tobytes() if isinstance(value, np.ndarray) else value
-            digest.update(f"{key} {len(data)}\n".encode() + data)
-    facts = study.tables[name]
-    return {"file": facts.sha256, "target": facts.target, "values": digest.hexdigest()}
+    facts, values = study.tables[name], digest_of(name, study.shared)
+    return {"file": facts.sha256, "target": facts.target, "values": values}
 
 
 def _plain(value: Any) -> Any:
@@ -268,6 +260,7 @@ def run_study(
     folder: str | Path,
     *,
     command: str = "",
+    next_step: str = "",
     engine: Engine = "local",
     workers: int | None = None,
     address: str | None = None,
@@ -280,6 +273,7 @@ def run_study(
         study: as planned.
         folder: created if there is none; a study that is there goes on.
         command: what to type to repeat it, for the record.
+        next_step: what to type to train what it recommends, likewise.
         engine, workers, address, progress: as for ``run_items``.
         resume: False begins anew and deletes the rows that are there.
 
@@ -289,12 +283,14 @@ def run_study(
     now = datetime.datetime.now(datetime.UTC)
     begun = {
         "started": now.strftime("%Y-%m-%d %H:%M UTC"),
-        "tables": [_facts_json(facts) for facts in study.tables.values()],
+        "tables": [facts.to_json() for facts in study.tables.values()],
     }
     with Store.open(folder, identity(study), resume=resume, notes=begun) as store:
         with _believed(store):
             before = float(read_notes(store.notes()).get("seconds", 0.0))
         store.set_note("command", command)
+        store.set_note("next_step", next_step)
+        store.set_note("left_out", list(study.left_out))
         outcome = run_items(
             store,
             study.items,
@@ -309,13 +305,6 @@ def run_study(
         )
         store.set_note("seconds", before + outcome.seconds)
     return load_record(folder), outcome
-
-
-def _facts_json(facts: TableFacts) -> dict[str, Any]:
-    return {
-        **{name: _plain(value) for name, value in vars(facts).items() if name != "labels"},
-        "labels": facts.labels.tolist(),
-    }
 
 
 def load_record(folder: str | Path) -> StudyRecord:
@@ -345,6 +334,8 @@ def load_record(folder: str | Path) -> StudyRecord:
             started=notes.get("started", ""),
             seconds=float(notes.get("seconds", 0.0)),
             command=notes.get("command", ""),
+            next_step=notes.get("next_step", ""),
+            left_out=tuple(notes.get("left_out", ())),
         )
 
 
@@ -381,9 +372,13 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
         shapes[name] = features, len(facts["classes"])
     spent = []
     for item in items:
-        asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
         table, fold = item.payload["table"], item.payload["fold"]
         rows = len(study.shared[f"{table}/split/{fold}/train"])
+        if "references" in item.payload:
+            names = item.payload["references"]
+            spent.append(sum(reference_seconds(name, rows, *shapes[table]) for name in names))
+            continue
+        asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
         spent.append(fold_seconds(rows, *shapes[table], **asked))
     # The last item may run alone.
     return START + max(max(spent), sum(spent) / max(1, workers)) if spent else 0.0

@@ -107,7 +107,7 @@ def suspects(record: StudyRecord, table: str) -> Suspects:
     Where none of the losses trains for accuracy, all of them are asked.
     """
     least = record.noise_levels[0]
-    finals = [row for row in record.finals(table, noise=least) if row.loss != OUTSIDE]
+    finals = [row for row in record.finals(table, noise=least) if row.loss not in OUTSIDE]
     asked = [row for row in finals if row.loss in ACCURACY_TRAINED]
     facts = record.tables[table]
     return rank_rows(asked or finals, facts.labels, len(facts.classes), table=table)

@@ -24,7 +24,7 @@ from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
 from expacc.registry.spec import Range
-from expacc.report.words import DEFAULT_LOSSES
+from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 6
@@ -171,6 +171,91 @@ def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
     fixed, one = cost(trials=0), cost(trials=1)
     fewest, most = TRIALS
     return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
+
+
+REFERENCES: dict[str, tuple[str, ...]] = {  # what may be run beside the losses
+    "none": (),
+    "fast": (MAJORITY, LOGISTIC),
+    "all": (MAJORITY, LOGISTIC, FOREST, TREES),  # the dearest last
+}
+AT_MOST = 1 / 3  # of the time of the losses, which is a quarter of all
+
+
+def reference_seconds(name: str, rows: int, features: int, classes: int) -> float:
+    """One core's seconds for a reference on so many training rows; as rough as ``fold_seconds``.
+
+    Fitted by hand to 100 to 12,000 rows, 4 to 100 features and 2 to 26 classes.
+
+    >>> [round(reference_seconds(name, 1200, 64, 10), 1) for name in REFERENCES["all"]]
+    [0.0, 0.1, 0.4, 3.9]
+    """
+    if name == LOGISTIC:
+        return 1e-7 * rows * features * classes
+    if name == FOREST:
+        grown = 2.3e-6 * rows * math.log2(rows + 1) * math.sqrt(features)
+        return (0.08 + grown) * (1 + 0.02 * classes) + 1.5e-5 * rows
+    if name == TREES:
+        trees = 100 * (1 if classes == 2 else classes)
+        full = min(1.0, rows / 600)  # a leaf has 20 rows at least, a tree 31 leaves at most
+        one = full * (7e-4 + 3.4e-5 * features) + 8e-9 * rows * features + 4e-8 * rows
+        return trees * one
+    return 0.0
+
+
+def affordable_references(
+    asked: str, folds: int, first: int, seconds: float, shape: tuple[int, int, int]
+) -> dict[str, int]:
+    """Name → on how many folds it is run: all, the first ones, or none.
+
+    Args:
+        asked: 'none', 'fast' or 'all'.
+        folds: of the table.
+        first: of its first repetition.
+        seconds: that the losses take on all of them.
+        shape: training rows, features and classes.
+
+    >>> affordable_references("all", 15, 3, 120.0, (1200, 64, 10))["boosted_trees"]
+    9
+    """
+    left, found = AT_MOST * seconds, {}
+    for name in REFERENCES[asked]:
+        one = reference_seconds(name, *shape)
+        fits = folds
+        if name not in REFERENCES["fast"]:
+            fits = min(folds, int(left / one))
+            fits -= fits % first if fits > first else 0  # whole repetitions
+        found[name] = fits
+        left -= fits * one
+    return found
+
+
+def plan_references(
+    table: Table, asked: str, sizes: Sequence[int], *, first: int, **losses: Any
+) -> tuple[dict[str, int], list[str]]:
+    """Name → on how many folds it is run beside the losses; and lines on what is not, and why.
+
+    Args:
+        table: whose folds they are.
+        asked: as for ``affordable_references``.
+        sizes: training rows of each fold.
+        first: folds of a repetition; 0 where that is unknown.
+        losses: as ``fold_seconds`` takes them.
+    """
+    count = len(sizes)
+    shape = round(sum(sizes) / count), features_of(table), len(table.target.classes)
+    first = first if 0 < first < count else count
+    chosen = affordable_references(
+        asked, count, first, count * fold_seconds(*shape, **losses), shape
+    )
+    notes = [
+        f"{table.name}: {loss_name(name)} {'are' if name == TREES else 'is'} "
+        f"{f'run on {folds} of {count} folds only' if folds else 'left out'}, at about "
+        f"{reference_seconds(name, *shape):.1f} s a fold: what is run beside the losses may take "
+        "a quarter of the time."
+        for name, folds in chosen.items()
+        if folds < count
+    ]
+    return chosen, notes
 
 
 _RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}

@@ -10,6 +10,7 @@ another trial is better by more than a standard error. Over tables, that rule ch
 for every loss than the plain maximum did, and it is the same rule for all of them.
 """
 
+import functools
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from expacc.compare.references import judge, outside
+from expacc.compare.importance import Importance
+from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
     INNER_FOLDS,
@@ -35,7 +37,6 @@ from expacc.compare.training_budget import (
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.registry.spec import REFERENCE
-from expacc.report.words import OUTSIDE
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
 from expacc.schedules import geometric
@@ -47,27 +48,38 @@ Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
-    """Search, train, test; one row per trial, final run and outside check.
+    """Search, train, test; one row per trial and final run, or per reference.
 
     Args:
-        item: a fold of a table at one share of label noise.
+        item: a fold of a table at one share of label noise, for losses or for references.
         shared: the tables and folds of the study.
 
     Returns:
         The item's rows, failed runs among them.
     """
     asked = item.payload
+    if "references" in asked:
+        return execute_references(item, shared)
     table = unpack_table(asked["table"], shared)
     split = unpack_split(asked["table"], asked["fold"], shared)
     methods = [f"{loss}|{seed}" for loss in asked["losses"] for seed in range(asked["seeds"])]
-    train, test, _ = open_split(
-        table, split, methods=[*methods, OUTSIDE], label_noise=asked["noise"], seed=asked["seed"]
+    methods += [_columns_of(loss) for loss in asked["losses"]]
+    train, test, preprocessor = open_split(
+        table, split, methods=methods, label_noise=asked["noise"], seed=asked["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
     trainer = FoldTrainer(item, train)
     trial_rows, best = trainer.search()
-    final_rows = trainer.finals(best, test, given)
-    return [*trial_rows, *final_rows, outside(trainer, test, given)]
+    places = preprocessor.places
+    columns = [places[column.name] for column in table.columns]
+    seed = derive_seed(asked["seed"], item.key, "shuffle")
+    matters = Importance(test, given, columns, train, seed)
+    return [*trial_rows, *trainer.finals(best, test, given, matters)]
+
+
+def _columns_of(loss: str) -> str:
+    """The name under which the test rows are opened to see which columns matter."""
+    return f"{loss}|columns"
 
 
 def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
@@ -322,7 +334,7 @@ class FoldTrainer:
         known = np.concatenate(codes)
         return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
 
-    def finals(self, best: Best, test: SealedTest, given: Places) -> list[Row]:
+    def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
         own = torch.from_numpy(self.own)
         chosen = {loss: (loss, found[0]) for loss, found in best.items() if found is not None}
@@ -352,7 +364,11 @@ class FoldTrainer:
                     "bend": calibration.bend,
                 }
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
-                more |= {"numbers": trial.found, "curves": trial_row.curves}
+                curves = dict(trial_row.curves)
+                if seed == 0:  # one run a fold says which columns matter
+                    predict = functools.partial(_logits, result.model)
+                    curves["importance"] = matters.of(predict, _columns_of(loss))
+                more |= {"numbers": trial.found, "curves": curves}
                 rows.append(row_of(self.item, "final", loss, seed, **more))
         return rows
 
@@ -362,9 +378,13 @@ def _score(test: SealedTest, method: str, model: Any) -> Array:
     kept: list[Array] = []
 
     def predict(features: Any) -> Array:
-        logits: Array = model.logits(torch.from_numpy(features)).double().numpy()
-        kept.append(logits)
-        return logits
+        kept.append(_logits(model, features))
+        return kept[0]
 
     test.score(method, predict)
     return kept[0]
+
+
+def _logits(model: Any, features: Any) -> Array:
+    logits: Array = model.logits(torch.from_numpy(features)).double().numpy()
+    return logits

@@ -100,6 +100,17 @@ class Preprocessor:
         )
         return (*(step.name for step in self.numbers), *one_hot)
 
+    @property
+    def places(self) -> dict[str, Rows]:
+        """Column → the places among the outputs of what it became; none if it was left out."""
+        found = {entry.name: np.arange(0) for entry in self.dropped}
+        found |= {step.name: np.arange(place, place + 1) for place, step in enumerate(self.numbers)}
+        start = len(self.numbers)
+        for step in self.categories:
+            found[step.name] = np.arange(start, start + len(step.levels))
+            start += len(step.levels)
+        return found
+
     def transform(
         self, table: Table, rows: Rows | None = None, dtype: Any = np.float32
     ) -> NDArray[Any]:

@@ -29,6 +29,18 @@ def points(difference: float | None) -> str:
     return signed(None if difference is None else 100 * difference, 1)
 
 
+def points_text(difference: float) -> str:
+    """Write a difference of accuracies in points, without its sign.
+
+    >>> points_text(0.0312), points_text(-0.002), points_text(0.0001), points_text(0.01)
+    ('3.1 points', '0.2 points', '0.01 points', '1.0 points')
+    """
+    points = abs(difference) * 100
+    if 0 < points < 0.005:
+        return "less than 0.01 points"
+    return f"{points:.1f} points" if points >= 0.05 or points == 0 else f"{points:.2f} points"
+
+
 def signed(value: float | None, digits: int = 2) -> str:
     """Write a difference with its sign, and a real minus; a dash where there is none.
 
@@ -162,7 +174,15 @@ def bytes_text(count: float) -> str:
 
 # ------------------------------------------------------------------------------------- losses
 
-OUTSIDE = "logistic_regression"
+# What is run beside the losses on the same rows, and never tested against cross entropy.
+MAJORITY, LOGISTIC = "majority_class", "logistic_regression"
+TREES, FOREST = "boosted_trees", "random_forest"
+OUTSIDE = (MAJORITY, LOGISTIC, TREES, FOREST)
+SCIKIT_LEARN = {
+    LOGISTIC: "LogisticRegression",
+    TREES: "HistGradientBoostingClassifier",
+    FOREST: "RandomForestClassifier",
+}
 DEFAULT_LOSSES = (
     "cross_entropy",
     "hinge",
@@ -174,7 +194,8 @@ DEFAULT_LOSSES = (
 
 ACCURACY_TRAINED = tuple(name for name, spec in SPECS.items() if spec.for_accuracy)
 
-_NAMES = {name: SPECS[name].label for name in list_losses()} | {OUTSIDE: "logistic regression"}
+_NAMES = {name: SPECS[name].label for name in list_losses()}
+_NAMES |= {name: name.replace("_", " ") for name in OUTSIDE}
 
 
 def loss_name(loss: str) -> str:
@@ -204,7 +225,12 @@ SCALE = ("#e3d9b0", "#c9d3a8", "#9fc5a8", "#6fb0ac", "#4593ad", "#2b6f9f", "#1d4
 
 # (colour by day, by night, marker, dash) of every loss, then of what is run beside them.
 _LOOKS = {name: SPECS[name].look for name in list_losses()}
-_LOOKS[OUTSIDE] = ("#8a94a1", "#7d8896", "H", ":")
+_LOOKS |= {
+    MAJORITY: ("#a7afb9", "#8e99a6", "_", ":"),
+    LOGISTIC: ("#8a94a1", "#7d8896", "H", ":"),
+    TREES: ("#6f5a3a", "#bda67c", "*", "-."),
+    FOREST: ("#54704f", "#95b78e", "p", "-."),
+}
 
 _NIGHT_SCALE = (
     *("#3a3a33", "#3c4a44", "#3f5f5e", "#437a80", "#52989f", "#74b6b6", "#a6d3c4", "#e6efcf"),
@@ -230,7 +256,9 @@ class Look:
 
 def looks(losses: set[str]) -> dict[str, Look]:
     """Give each loss its look; losses of the user's own take what the known ones leave."""
-    spare = iter([loss for loss in [*_LOOKS][1:-1] if loss not in losses] * (1 + len(losses)))
+    spare = iter(
+        [loss for loss in [*_LOOKS][1 : -len(OUTSIDE)] if loss not in losses] * (1 + len(losses))
+    )
     found = {}
     for loss in sorted(losses, key=loss_order):
         day, _, marker, dash = _LOOKS[loss if loss in _LOOKS else next(spare, "focal")]
