@@ -93,6 +93,8 @@ class TableFacts:
         sha256: of the file.
         target: the name of the column that holds the labels.
         folds: the names of all its folds, as rows carry them; () if they follow from the protocol.
+        reading: the options that it was read with, where they are not the usual ones.
+        source: its lines and cells, packed; see ``expacc.compare.suspects.SourceRows``.
     """
 
     name: str
@@ -104,6 +106,8 @@ class TableFacts:
     sha256: str = ""
     target: str = ""
     folds: tuple[str, ...] = ()
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
 
     def __post_init__(self) -> None:
         if np.shape(self.labels) != (self.rows,):
@@ -187,6 +191,8 @@ _NOTES = {
             "sha256": str,
             "target": str,
             "folds?": [str],
+            "reading?": {str: (str, int, bool, None, [(str, int)])},
+            "source?": str,
         }
     ],
 }

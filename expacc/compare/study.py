@@ -22,8 +22,18 @@ from expacc.compare.record import (
     read_tables,
 )
 from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
+from expacc.compare.suspects import pack_source
 from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
-from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
+from expacc.data import (
+    ReadOptions,
+    Split,
+    Splits,
+    Table,
+    five_by_two,
+    given_splits,
+    holdout,
+    stratified_folds,
+)
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
 from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
@@ -203,6 +213,8 @@ def plan_study(
             sha256=table.sha256,
             target=table.target.name,
             folds=tuple(split.name for split in splits),
+            reading=own_options(table),
+            source="" if only_plan else pack_source(table),
         )
         trials = settings.trials or trials_for(table, settings.model)
         for noise in settings.label_noise:
@@ -311,6 +323,12 @@ def run_study(
     return load_record(folder), outcome
 
 
+def own_options(table: Table) -> dict[str, Any]:
+    """How a table was read, where that was not the usual way."""
+    usual, own = ReadOptions().to_json(), table.options.to_json()
+    return {name: _plain(value) for name, value in own.items() if value != usual[name]}
+
+
 def _facts_json(facts: TableFacts) -> dict[str, Any]:
     return {
         **{name: _plain(value) for name, value in vars(facts).items() if name != "labels"},
@@ -338,7 +356,10 @@ def load_record(folder: str | Path) -> StudyRecord:
         check_rows_of_study(rows, tables, settings)
         made_with = store.made_with()
         return StudyRecord(
-            settings={name: value for name, value in settings.items() if name != "tables"},
+            settings={
+                "target": _targets(tables),
+                **{name: value for name, value in settings.items() if name != "tables"},
+            },
             tables=tables,
             rows=rows,
             versions=made_with[0] if made_with else versions(),
@@ -346,6 +367,13 @@ def load_record(folder: str | Path) -> StudyRecord:
             seconds=float(notes.get("seconds", 0.0)),
             command=notes.get("command", ""),
         )
+
+
+def _targets(tables: Mapping[str, TableFacts]) -> str:
+    """The target, or those of several tables."""
+    if len(tables) == 1:
+        return next(facts.target for facts in tables.values())
+    return ", ".join(f"{name}: {facts.target}" for name, facts in tables.items())
 
 
 @contextmanager
@@ -377,8 +405,7 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
     shapes = {}
     for name in study.tables:  # features, one for each level of a category, and classes
         facts = json.loads(bytes(study.shared[f"{name}/facts"]))
-        features = sum(max(1, len(levels)) for _, _, levels in facts["columns"])
-        shapes[name] = features, len(facts["classes"])
+        shapes[name] = facts["features"], len(facts["classes"])
     spent = []
     for item in items:
         asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
