@@ -309,8 +309,6 @@ def predict(
     folder: Path, data: str, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
 ) -> None:
     """Add a prediction and probabilities to every row of a table."""
-    import numpy as np
-
     from expacc.compare.deploy import Deployed
     from expacc.compare.predictions import (
         accuracy_on,
@@ -326,8 +324,7 @@ def predict(
     try:
         table = deployed.read(data, **reading)
     except NoRows:
-        none = np.empty((0, len(deployed.classes)))
-        names, columns = with_predictions(deployed, data, reading, [], none)
+        names, columns = with_predictions(deployed, data, reading, [], None)
         write_table(names, columns, out, numbers)
         screen.remark(f"{data} has no rows: nothing to predict.", "yellow")
         return

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from expacc.compare.leaderboard import leaderboard
 from expacc.compare.record import StudyRecord
-from expacc.compare.study import Settings, check_device, own_options
+from expacc.compare.study import Settings, check_device
 from expacc.compare.training_budget import MODELS, check_size, trials_for
 from expacc.compare.work import FoldTrainer
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
@@ -181,17 +181,13 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def _kept_options(table: Table) -> dict[str, Any]:
-    own = own_options(table).items()
-    return {name: value for name, value in own if name not in _OF_A_TABLE}
-
-
 def _deployed(
     classifier: AccuracyClassifier, preprocessor: Preprocessor, table: Table, how: str
 ) -> Deployed:
     facts = {"table": table.name, "target": table.target.name, "rows": table.rows}
     facts |= {"sha256": table.sha256, "how": how}
-    return Deployed(classifier, preprocessor, _kept_options(table), facts)
+    options = {name: one for name, one in table.reading.items() if name not in _OF_A_TABLE}
+    return Deployed(classifier, preprocessor, options, facts)
 
 
 def train_by_choice(

@@ -39,9 +39,14 @@ def with_predictions(
     data: str | Path,
     given: Mapping[str, Any],
     labels: Sequence[str],
-    chances: NDArray[np.float64],
+    chances: NDArray[np.float64] | None,
 ) -> tuple[list[str], list[Sequence[Any]]]:
-    """Names and columns: those of the file as written, then line, prediction and probabilities."""
+    """Names and columns: those of the file as written, then line, prediction and probabilities.
+
+    ``chances`` None: of a file without rows.
+    """
+    if chances is None:
+        chances = np.empty((0, len(deployed.classes)))
     try:
         grid, _, _ = read_grid(data, ReadOptions(**deployed.reading(given)))
         names, lines = list(grid.names), grid.lines
@@ -109,7 +114,7 @@ def _parquet(
                 values = column.array
             else:
                 values = [as_text(cell) if column.form == "json" else cell for cell in column]
-        elif not len(column):
+        elif isinstance(column, tuple):
             values = arrow.array([], arrow.float64() if name in numbers else arrow.string())
         made.append(values)
     buffer = io.BytesIO()

@@ -117,6 +117,14 @@ class TableFacts:
             )
 
 
+def with_target(settings: Mapping[str, Any], tables: Mapping[str, TableFacts]) -> dict[str, Any]:
+    """What was asked for, the target first; of several tables, theirs."""
+    named = [f"{name}: {facts.target}" for name, facts in tables.items()]
+    target = ", ".join(named) if len(named) > 1 else next(iter(tables.values())).target
+    others = {name: value for name, value in settings.items() if name != "tables"}
+    return {"target": target, **others}
+
+
 @dataclass(frozen=True, eq=False)
 class StudyRecord:
     """A study, running or finished.

@@ -20,20 +20,12 @@ from expacc.compare.record import (
     read_notes,
     read_protocol,
     read_tables,
+    with_target,
 )
 from expacc.compare.serialize import failed_rows, pack_splits, pack_table, runs_in
 from expacc.compare.suspects import pack_source
 from expacc.compare.training_budget import MODELS, PROTOCOL, check_size, fold_seconds, trials_for
-from expacc.data import (
-    ReadOptions,
-    Split,
-    Splits,
-    Table,
-    five_by_two,
-    given_splits,
-    holdout,
-    stratified_folds,
-)
+from expacc.data import Split, Splits, Table, five_by_two, given_splits, holdout, stratified_folds
 from expacc.plain import UsageError, check_choice, check_count
 from expacc.registry import list_losses, spec_of
 from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
@@ -213,7 +205,7 @@ def plan_study(
             sha256=table.sha256,
             target=table.target.name,
             folds=tuple(split.name for split in splits),
-            reading=own_options(table),
+            reading=table.reading,
             source="" if only_plan else pack_source(table),
         )
         trials = settings.trials or trials_for(table, settings.model)
@@ -323,12 +315,6 @@ def run_study(
     return load_record(folder), outcome
 
 
-def own_options(table: Table) -> dict[str, Any]:
-    """How a table was read, where that was not the usual way."""
-    usual, own = ReadOptions().to_json(), table.options.to_json()
-    return {name: _plain(value) for name, value in own.items() if value != usual[name]}
-
-
 def _facts_json(facts: TableFacts) -> dict[str, Any]:
     return {
         **{name: _plain(value) for name, value in vars(facts).items() if name != "labels"},
@@ -356,10 +342,7 @@ def load_record(folder: str | Path) -> StudyRecord:
         check_rows_of_study(rows, tables, settings)
         made_with = store.made_with()
         return StudyRecord(
-            settings={
-                "target": _targets(tables),
-                **{name: value for name, value in settings.items() if name != "tables"},
-            },
+            settings=with_target(settings, tables),
             tables=tables,
             rows=rows,
             versions=made_with[0] if made_with else versions(),
@@ -367,13 +350,6 @@ def load_record(folder: str | Path) -> StudyRecord:
             seconds=float(notes.get("seconds", 0.0)),
             command=notes.get("command", ""),
         )
-
-
-def _targets(tables: Mapping[str, TableFacts]) -> str:
-    """The target, or those of several tables."""
-    if len(tables) == 1:
-        return next(facts.target for facts in tables.values())
-    return ", ".join(f"{name}: {facts.target}" for name, facts in tables.items())
 
 
 @contextmanager

@@ -344,12 +344,6 @@ def numbers_rows(values: NDArray[Any], called_id: bool) -> bool:
     )
 
 
-def all_different(cells: Cells, options: ReadOptions) -> bool:
-    """Whether a column of numbers holds integers that are all different."""
-    values = to_numbers(cells, options.numeric_missing_words, options.decimal)
-    return values is not None and _all_different(values[~np.isnan(values)])
-
-
 def is_fraction(cells: Cells, options: ReadOptions) -> bool:
     """Whether a column of numbers holds some that are no integers."""
     values = to_numbers(cells, options.numeric_missing_words, options.decimal)

@@ -339,7 +339,7 @@ def _left_out(dropped: Sequence[Dropped], letters: Mapping[str, int]) -> list[st
     lost = sum(letters.get(entry.name, 0) for entry in dropped)
     if 2 * lost <= sum(letters.values()):
         return [text]
-    return [f"Warning: most of what the table says is not used. {text} --text takes words in."]
+    return [f"Warning: most of the table's text is not used. {text} --text COLUMN takes its words."]
 
 
 _SAID = {"number": "numeric", "category": "categorical", "text": "text"}

@@ -205,6 +205,13 @@ class Table:
             self.columns, self.target.name, None if self.options.header else self.width
         )
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How it was read, where that is not the usual way."""
+        usual, own = ReadOptions().to_json(), self.options.to_json()
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
+        return {name: value for name, value in plain.items() if own[name] != usual[name]}
+
     def describe(self) -> tuple[str, ...]:
         """Lines for the user: size, target, every column, then the notes."""
         lines = [f"{self.name}: {self.rows:,} rows, {len(self.columns)} feature(s)"]

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from expacc.data.cells import Cells, to_numbers
-from expacc.data.columns import MOST_NUMBERS, Grid, all_different, called_id, is_fraction
+from expacc.data.columns import MOST_NUMBERS, Grid, called_id, is_fraction, numbers_rows
 from expacc.data.dates import read_dates
 from expacc.data.options import ReadOptions, TableError
 from expacc.data.table import shown
@@ -23,6 +23,7 @@ FEW_TEXTS = 50
 SOME_ROWS = 20  # so few tell nothing of what is different in each
 MOST_CANDIDATES = 5
 MOST_CLASSES = 6  # that a candidate shows
+_MOST_OTHERS = 300  # that are compared with the last one
 _SAMPLE = 20_000  # rows that a column is judged by
 
 _NAMED = re.compile(
@@ -104,6 +105,13 @@ class _Judged:
         values = to_numbers(self.cells, words, self.options.decimal, self.options.missing_words)
         return values is not None and not np.isnan(values).all()
 
+    def numbers_rows(self, unnamed: bool) -> bool:
+        words = self.options.numeric_missing_words
+        values = to_numbers(self.cells, words, self.options.decimal, self.options.missing_words)
+        if values is None or len(self.counts) < self.rows:
+            return False
+        return numbers_rows(values[~np.isnan(values)], unnamed or called_id(self.name))
+
     @property
     def is_regression(self) -> bool:
         return self.numeric and len(self.counts) > MOST_NUMBERS
@@ -111,10 +119,10 @@ class _Judged:
     @cached_property
     def tells(self) -> int:
         """What its name says; a y beside an x is a place."""
-        beside = {name.lower() for name in self.grid.names}
-        if self.name.lower() == "y" and "x" in beside and len(beside) > 2:
-            return 0
-        return name_tells(self.name)
+        tells, names = name_tells(self.name), self.grid.names
+        if tells and self.name.lower() == "y" and len(names) > 2:
+            return 0 if "x" in {name.lower() for name in names} else tells
+        return tells
 
     @cached_property
     def doubt(self) -> str:
@@ -126,9 +134,7 @@ class _Judged:
             return "has one value only" if found else "is empty"
         unnamed = self.grid.header_line is not None and self.name == f"column {self.place + 1}"
         if self.numeric:
-            if all_different(self.cells, self.options) and (
-                self.rows > SOME_ROWS or unnamed or called_id(self.name)
-            ):
+            if self.numbers_rows(unnamed):
                 return "numbers the rows" if unnamed else "is different in every row: an identifier"
             if self.is_regression:
                 return f"holds {found:,} different numbers: to predict it would be regression"
@@ -138,11 +144,11 @@ class _Judged:
             if self.tells < 2 and len(names) > 2 and found > 2 and _says_feature(self.name):
                 return f"holds numbers and is called {shown(self.name)}"
             return ""
+        if read_dates(list(self.counts)) is not None:
+            return "holds dates"
         if found > FEW_TEXTS and 2 * found > self.rows and self.rows > SOME_ROWS:
             long = sum(map(len, self.counts)) > 20 * found
             return "holds free text" if long else "is different in most rows: an identifier"
-        if read_dates(list(self.counts)) is not None:
-            return "holds dates"
         if found > FEW_TEXTS and self.tells < 2:
             return f"has {found:,} different values, many for classes"
         return ""
@@ -212,11 +218,13 @@ def find_target(grid: Grid, options: ReadOptions) -> int:
     kept = [one for one in judged if one.name not in grid.index]
     last = kept[-1]
     doubt = f"{shown(last.name)!r}, the last column, {last.doubt}" if last.doubt else ""
+    rival = last
     if not doubt and last.tells < 2:
-        doubt = _rival(kept)
+        doubt, rival = _rival(kept)
     if not doubt:
         return last.place
-    found = sorted((one for one in kept if one.is_candidate()), key=lambda one: one.worth)
+    found = [one for one in kept if one.is_candidate()]
+    found.sort(key=lambda one: (one is last or one is not rival, *one.worth))
     if not found and (last.is_regression or len(last.counts) < 2):
         return last.place  # and a sentence of its own
     candidates = [Candidate(one.name, tuple(one.counts.items())) for one in found]
@@ -224,35 +232,37 @@ def find_target(grid: Grid, options: ReadOptions) -> int:
     raise TargetError(grid.source, doubt, candidates[:MOST_CANDIDATES], max(0, more))
 
 
-def _rival(kept: Sequence[_Judged]) -> str:
-    """Why another column may as well be the target; '' if none is."""
+def _rival(kept: Sequence[_Judged]) -> tuple[str, _Judged]:
+    """Why another column may as well be the target, and which; '' if none is."""
     *others, last = kept
     what = f"{shown(last.name)!r} is the last column, but"
     called = [one for one in others if one.tells == 2 and one.is_candidate()]
     if called:
-        return f"{what} {shown(called[0].name)!r} is called like a target"
-    if len(others) > 1000 or len(others) < 3:
-        return ""
-    possible = [one for one in others if one.is_candidate()]
+        return f"{what} {shown(called[0].name)!r} is called like a target", called[0]
+    if not 3 <= len(others) <= _MOST_OTHERS:
+        return "", last
     few = FEW_NUMBERS // 2
-    only = len(possible) == 1 and len(possible[0].counts) <= few
-    if only and last.numeric and len(last.counts) > few:
-        return f"{what} {shown(possible[0].name)!r} is the only other one of few values"
+    if last.numeric and len(last.counts) > few:
+        possible = [one for one in others if one.is_candidate()]
+        if len(possible) == 1 and len(possible[0].counts) <= few:
+            name = shown(possible[0].name)
+            return f"{what} {name!r} is the only other one of few values", possible[0]
     if last.name.lower() in ("sex", "gender") or _says_feature(last.name):
-        maybe = [one for one in possible if one.tells]
+        maybe = [one for one in others if one.tells and one.is_candidate()]
         if maybe:
-            return f"{what} {shown(maybe[0].name)!r} may well be it"
-    own = set(last.counts)
-    first = others[0]
-    if last.numeric and all(one.numeric for one in others[1:]):
-        alike = [one for one in others[1:] if _alike(own, set(one.counts))]
-        odd = first.is_candidate() and not first.numeric
+            return f"{what} {shown(maybe[0].name)!r} may well be it", maybe[0]
+    own, first = set(last.counts), others[0]
+    if not first.is_candidate() or (last.numeric and first.numeric):
+        return "", last
+    if last.numeric:
+        odd = all(one.numeric for one in others[1:])
+        alike = [one for one in others[1:] if odd and _alike(own, set(one.counts))]
     else:
-        alike = [one for one in others[1:] if set(one.counts) == own]
-        odd = first.is_candidate() and not own & set(first.counts)
+        odd = not own & set(first.counts)
+        alike = [one for one in others[1:] if odd and set(one.counts) == own]
     if odd and 3 * len(alike) >= 2 * (len(others) - 1):
-        return f"{what} looks like the others, and {shown(first.name)!r} does not"
-    return ""
+        return f"{what} looks like the others, and {shown(first.name)!r} does not", first
+    return "", last
 
 
 def _alike(own: set[str], other: set[str]) -> bool:
