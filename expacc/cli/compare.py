@@ -4,7 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +97,11 @@ def compare(
     from expacc.compare.study import plan_study, run_study
     from expacc.runner.engine import workers_for
 
-    tables = read_all(data, reading, screen)
+    command = how.command or ("expacc", "compare", *data, *flags_of(reading))
+    tables = read_all(data, reading, screen, command)
+    chosen = tables[0].options.target if len(tables) == 1 else None
+    if chosen is not None and "target" not in reading:  # when asked for it
+        how = replace(how, command=(*command, "--target", str(chosen)))
     describe(tables, screen)
     study = plan_study(tables, settings, how.device, only_plan=how.dry_run)
     for note in study.notes:
@@ -158,9 +162,9 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     screen.say(_planned(study))
     screen.say(f"losses: {', '.join(map(loss_name, study.settings.losses))}")
     for facts in study.tables.values():
-        classes = len(facts.classes)
         screen.say(
-            f"{facts.name}: {facts.rows:,} rows, {facts.features} features, {classes} classes"
+            f"{facts.name}: {facts.rows:,} rows, {facts.features} features, {len(facts.classes)} "
+            f"classes of {facts.target!r}"
         )
     if done:
         screen.say(f"{len(done)} of {len(study.items)} parts are done in {shown_path(out)}.")
@@ -174,6 +178,7 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
             "out": str(out),
             "losses": list(study.settings.losses),
             "tables": list(study.tables),
+            "targets": {name: facts.target for name, facts in study.tables.items()},
         }
     )
 
@@ -248,13 +253,24 @@ def fit(
     data: str, options: FitOptions, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
 ) -> None:
     """Train, save, and say how to predict."""
-    table = read_one(data, reading)
+    from expacc.compare.study import load_record
+
+    record = None if options.study is None else load_record(options.study)
+    if record is not None:
+        from expacc.compare.deploy import reading_of
+
+        reading = {**reading_of(record, data), **reading}
+    command = ["expacc", "fit", data, *(("--loss", options.loss) if options.loss else ())]
+    table = read_one(data, reading, screen, command)
     describe([table], screen)
-    deployed = _train(table, options, screen)
+    deployed = _train(table, options, record)
     folder = deployed.save(out or Path(f"expacc-{table.name}-model"))
     chosen = deployed.classifier.best_params_
     numbers = ", ".join(f"{k.replace('_', ' ')} {_short(v)}" for k, v in chosen.items())
-    screen.say(f"Trained on {table.rows:,} rows: {numbers} ({deployed.facts['how']}).")
+    screen.say(
+        f"Trained on {table.rows:,} rows to predict {table.target.name!r}: {numbers} "
+        f"({deployed.facts['how']})."
+    )
     screen.say(f"Model: {shown_path(folder)}", "bold")
     screen.say(f"Predict: {shell(['expacc', 'predict', shown_path(folder), 'NEW.csv'])}")
     screen.give({"folder": str(folder), "chosen": chosen, **deployed.facts})
@@ -264,15 +280,14 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _train(table: "Table", options: FitOptions, screen: Screen) -> "Deployed":
+def _train(table: "Table", options: FitOptions, record: "StudyRecord | None") -> "Deployed":
     from expacc.compare.deploy import train_by_choice, train_loss, winner_of
-    from expacc.compare.study import Settings, load_record
+    from expacc.compare.study import Settings
     from expacc.report.words import DEFAULT_LOSSES
 
     loss = options.loss.replace("-", "_") if options.loss else None
     settings: dict[str, Any] = {}
-    if options.study is not None:
-        record = load_record(options.study)
+    if record is not None:
         loss = loss or winner_of(record, table)
         settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
         if isinstance(settings["trials"], list):  # several tables: each has its own number again
@@ -293,22 +308,30 @@ def predict(
     folder: Path, data: str, out: Path | None, *, reading: Mapping[str, Any], screen: Screen
 ) -> None:
     """Add a prediction and probabilities to every row of a table."""
-    from expacc.compare.deploy import (
-        Deployed,
+    from expacc.compare.deploy import Deployed
+    from expacc.compare.predictions import (
         accuracy_on,
         check_place,
         with_predictions,
         write_table,
     )
+    from expacc.data.options import NoRows
 
     check_place(out)
     deployed = Deployed.load(folder)
-    table = deployed.read(data, **reading)
+    numbers = [name for name, kind in deployed.preprocessor.schema.columns if kind == "number"]
+    try:
+        table = deployed.read(data, **reading)
+    except NoRows:
+        names, columns = with_predictions(deployed, data, reading, [], None)
+        write_table(names, columns, out, numbers)
+        screen.remark(f"{data} has no rows: nothing to predict.", "yellow")
+        return
     for note in (*table.notes, *deployed.preprocessor.notes_on(table)):
         screen.remark(note, "yellow" if note.startswith("Warning") else "")
     labels, chances = deployed.predict(table)
     names, columns = with_predictions(deployed, data, reading, labels, chances)
-    write_table(names, columns, out)
+    write_table(names, columns, out, numbers)
     known = accuracy_on(table, labels)
     if known is not None:
         rows, share = known

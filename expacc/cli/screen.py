@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.plain import UsageError, one_line
+from expacc.plain import UsageError, one_line, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,6 +47,17 @@ class Screen:
     def progress(self) -> bool:
         """Whether to show a bar."""
         return not self.quiet
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether somebody sits before it who can answer."""
+        return not self.quiet and not self.as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+    def ask(self, question: str) -> str:
+        """What is typed; nothing at the end of the input."""
+        sys.stderr.write(plain(question))
+        sys.stderr.flush()
+        return sys.stdin.readline().strip()
 
     def console(self, *, error: bool = False) -> "Console":
         """A Rich console; not a terminal: plain text."""

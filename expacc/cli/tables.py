@@ -1,38 +1,49 @@
 """How tables are read: the options of every command that reads one, and what it says of them."""
 
 import functools
+import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from expacc.cli.screen import Screen, user_input
+from expacc.cli.screen import Screen, shell, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
-    from expacc.data import Table
+    from expacc.data import Found, Table
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _PANEL = "How the table is read"
 
 
 # name → type, what it is, what stands for its value
 _OPTIONS: Mapping[str, tuple[Any, str, str | None]] = {
-    "target": (str, "The label: a name, or a place from 1 (-1: last, default).", "COLUMN"),
+    "target": (
+        str,
+        "The column of classes: a name, or a place from 1 (-1: last). "
+        "Default: the last, if it may be it.",
+        "COLUMN",
+    ),
     "header": (bool, "Whether the first line holds names (default: it does).", None),
     "delimiter": (str, "comma, semicolon, tab, pipe, whitespace or a character.", "SIGN"),
     "quote": (str, "Sign around fields; none reads it as text.", "SIGN|none"),
     "decimal": (str, "Decimal sign: . or ,", "SIGN"),
-    "encoding": (str, "Of text (default: utf-8).", "NAME"),
+    "encoding": (str, "Of text (default: utf-8, else cp1252).", "NAME"),
     "skip_lines": (int, "Lines before the table.", "N"),
     "sheet": (str, "Of a workbook (default: first).", "NAME"),
     "missing": (list[str], "A word for a missing value; repeatable.", "WORD"),
     "label_missing": (list[str], "A word for no label; repeatable.", "WORD"),
     "numeric": (list[str], "Read it as numbers; repeatable.", "COLUMN"),
     "categorical": (list[str], "Read it as categories; repeatable.", "COLUMN"),
+    "text": (list[str], "Read it as free text; repeatable.", "COLUMN"),
     "drop": (list[str], "Leave it out; repeatable.", "COLUMN"),
+    "text_columns": (int, "Features of all texts together (default: 512; 0: none).", "N"),
     "max_bytes": (int, "Largest file, unpacked (default: 512 MiB).", "N"),
     "max_cells": (int, "Most cells (default: 25 to 60 million).", "N"),
     "max_columns": (int, "Most columns (default: 10,000).", "N"),
@@ -118,18 +129,32 @@ MOST_COLUMNS = 12  # that are described before the rest is counted
 MANY = 3  # tables from which on columns are not described
 
 
-def read_all(data: Sequence[str], reading: Mapping[str, Any], screen: Screen) -> list["Table"]:
-    """Every table; one of a folder that cannot be read is left out with a line."""
+def read_all(
+    data: Sequence[str], reading: Mapping[str, Any], screen: Screen, command: Sequence[str] = ()
+) -> list["Table"]:
+    """Every table; one of a folder that cannot be read is left out with a line.
+
+    Args:
+        data: files, folders and names.
+        reading: how they are read.
+        screen: where to say so.
+        command: as it was typed, for what to type in its place.
+    """
     from expacc.data import TableError, find_tables
 
     tables, refused = [], []
+    alone = len(data) == 1
     for name in data:
-        found, notes = find_tables(name)
+        found, notes = find_tables(_no_address(name))
         for note in notes:
             screen.remark(f"{name}: {note}", "dim")
         for each in found:
+            screen.remark(f"Reading {each.name} …", "dim")
             try:
-                table = each.read(**reading)
+                if alone and len(found) == 1:
+                    table = _read_or_ask(each, reading, screen, command)
+                else:
+                    table = each.read(**reading)
             except (TableError, ImportError) as error:
                 if len(found) == 1:
                     raise
@@ -145,14 +170,55 @@ def read_all(data: Sequence[str], reading: Mapping[str, Any], screen: Screen) ->
     return tables
 
 
-def read_one(data: str, reading: Mapping[str, Any]) -> "Table":
-    """The one table of a file, a name or a folder."""
+def _no_address(name: str) -> str:
+    if _ADDRESS.match(name) and not Path(name).exists():
+        raise UsageError(
+            f"DATA must be a file, a folder or a built-in name; got an address: {name}. Files are "
+            f"read, nothing is fetched. Download it first: curl -LO {shlex.quote(name)}"
+        )
+    return name
+
+
+def read_one(
+    data: str, reading: Mapping[str, Any], screen: Screen, command: Sequence[str] = ()
+) -> "Table":
+    """The one table of a file, a name or a folder; see ``read_all``."""
     from expacc.data import find_tables
 
-    found, _ = find_tables(data)
+    found, _ = find_tables(_no_address(data))
     if len(found) > 1:
         raise UsageError(f"DATA must be one table here; {data} holds {len(found)}. Name one.")
-    return found[0].read(**reading)
+    return _read_or_ask(found[0], reading, screen, command)
+
+
+def _read_or_ask(
+    found: "Found", reading: Mapping[str, Any], screen: Screen, command: Sequence[str]
+) -> "Table":
+    """Read a table; where its target is not plain, ask on a terminal, else list what may be it."""
+    from expacc.data import TableError
+
+    try:
+        return found.read(**reading)
+    except TableError as error:
+        refusal: Any = error
+        candidates, source = getattr(error, "candidates", ()), error.source
+        if not candidates:
+            raise
+    screen.warn(f"{source}: which column is the target? {refusal.doubt}.")
+    for place, one in enumerate(candidates, 1):
+        screen.warn(f"{place:3}  {one.name}: {one.text()}")
+        if not screen.can_ask:
+            screen.warn(f"     {shell([*command, '--target', one.name])}")
+    if refusal.more:
+        screen.warn(f"     {refusal.more} more columns hold classes.")
+    if screen.can_ask:
+        answer = screen.ask(f"The target, 1 to {len(candidates)} or a name (Enter stops): ")
+        if answer:
+            chosen = answer if answer.isdecimal() else ""
+            if chosen and 1 <= int(chosen) <= len(candidates):
+                answer = candidates[int(chosen) - 1].name
+            return found.read(**{**reading, "target": answer})
+    raise UsageError(f"{source}: the target must be named: --target COLUMN.")
 
 
 def describe(tables: Sequence["Table"], screen: Screen, *, every_column: bool = False) -> None:
@@ -175,7 +241,7 @@ def describe(tables: Sequence["Table"], screen: Screen, *, every_column: bool = 
 
 def inspect(data: Sequence[str], *, reading: Mapping[str, Any], screen: Screen) -> None:
     """The command: show how tables are read, and do nothing else."""
-    tables = read_all(data, reading, screen)
+    tables = read_all(data, reading, screen, ["expacc", "inspect", *data, *flags_of(reading)])
     for table in tables:
         for line in table.describe():
             screen.say(line)

@@ -5,13 +5,9 @@ how the table was read and preprocessed, its digest, and the digests of the othe
 in it is executed.
 """
 
-import csv
 import hashlib
-import io
-import itertools
 import json
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -25,11 +21,11 @@ from expacc.compare.study import Settings, check_device
 from expacc.compare.training_budget import MODELS, check_size, trials_for
 from expacc.compare.work import FoldTrainer
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
-from expacc.data.reading import read_grid
+from expacc.data.source import table_name
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
 from expacc.estimator.saving import FILES, build, cv_results, read_files
 from expacc.files import check_shape, is_sealed, parse_json, read_whole, seal, write_whole
-from expacc.plain import UsageError, check_choice, plain, safe_cell
+from expacc.plain import UsageError, check_choice
 from expacc.report.words import loss_name
 from expacc.runner.items import WorkItem
 
@@ -47,7 +43,8 @@ _SHAPE = {
     "seal?": str,
 }
 BLOCK = 1 << 25  # values of features that are in memory at a time
-_OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "drop")  # options a model does not keep
+# Options that a model does not keep.
+_OF_A_TABLE = ("target", "sheet", "numeric", "categorical", "text", "drop", "text_columns")
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,21 +181,13 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def _kept_options(table: Table) -> dict[str, Any]:
-    usual, own = ReadOptions().to_json(), table.options.to_json()
-    kept = {name: value for name, value in own.items() if value != usual[name]}
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in kept.items()
-        if name not in _OF_A_TABLE
-    }
-
-
 def _deployed(
     classifier: AccuracyClassifier, preprocessor: Preprocessor, table: Table, how: str
 ) -> Deployed:
-    facts = {"table": table.name, "rows": table.rows, "sha256": table.sha256, "how": how}
-    return Deployed(classifier, preprocessor, _kept_options(table), facts)
+    facts = {"table": table.name, "target": table.target.name, "rows": table.rows}
+    facts |= {"sha256": table.sha256, "how": how}
+    options = {name: one for name, one in table.reading.items() if name not in _OF_A_TABLE}
+    return Deployed(classifier, preprocessor, options, facts)
 
 
 def train_by_choice(
@@ -270,6 +259,15 @@ def train_loss(
     return _deployed(classifier, preprocessor, table, f"best of {count} trials")
 
 
+def reading_of(record: StudyRecord, data: str | Path) -> dict[str, Any]:
+    """How a study read a table, its target by name: of the file's own name, or its only one."""
+    name = table_name(Path(data).absolute())
+    facts = record.tables.get(name)
+    if facts is None and len(record.tables) == 1:
+        facts = next(iter(record.tables.values()))
+    return {} if facts is None else {**facts.reading, "target": facts.target}
+
+
 def winner_of(record: StudyRecord, table: Table) -> str:
     """The loss that a finished study recommends for a table, which must be one of its own."""
     same = [
@@ -292,76 +290,3 @@ def winner_of(record: StudyRecord, table: Table) -> str:
         )
     names = {loss_name(loss): loss for loss in record.settings["losses"]}
     return str(names[board.answer.choice])
-
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_ROWS = 4096
-
-
-def check_place(out: Path | None) -> None:
-    """Raise for a file that cannot be, or would not be what its name says, before any work."""
-    if out is None:
-        return
-    if out.suffix.lower() not in _DELIMITERS:
-        raise UsageError(f"--out must end with .csv or .tsv; got {str(out)!r}.")
-    if not out.parent.is_dir():
-        raise UsageError(f"--out must be in a folder that exists; {str(out.parent)!r} does not.")
-
-
-def with_predictions(
-    deployed: Deployed,
-    data: str | Path,
-    given: Mapping[str, Any],
-    labels: Sequence[str],
-    chances: NDArray[np.float64],
-) -> tuple[list[str], list[Iterable[Any]]]:
-    """Names and columns: those of the file as written, then prediction and probabilities."""
-    grid, _, _ = read_grid(data, ReadOptions(**deployed.reading(given)))
-    names = list(grid.names)
-    columns: list[Iterable[Any]] = [*grid.columns]
-    added: list[tuple[str, Iterable[Any]]] = [("prediction", labels)]
-    for place, name in enumerate(deployed.classes):
-        # Nine digits say all that a probability of a model can; zeros at the end say nothing.
-        shares = map("{:.9g}".format, chances[:, place])
-        added.append((f"probability {safe_cell(name)}", shares))
-    for name, values in added:
-        while name in names:  # the file may hold predictions of another model
-            name += "'"
-        names.append(name)
-        columns.append(values)
-    return names, columns
-
-
-def write_table(names: Sequence[str], columns: Sequence[Iterable[Any]], out: Path | None) -> None:
-    """To a file, whole or not at all, or to standard output; always with a header.
-
-    Text that a spreadsheet would run as a formula gets an apostrophe before it.
-    """
-    sign = "," if out is None else _DELIMITERS[out.suffix.lower()]
-    parts = _lines(itertools.chain([names], zip(*columns, strict=True)), sign)
-    if out is not None:
-        write_whole(out, "".join(parts))
-        return
-    for part in parts:
-        sys.stdout.write(plain(part) if sys.stdout.isatty() else part)
-
-
-def _lines(rows: Iterable[Sequence[Any]], sign: str) -> Iterator[str]:
-    """Lines of text, some thousand at a time: a buffer for all takes four bytes a letter."""
-    rows = iter(rows)
-    while some := list(itertools.islice(rows, _ROWS)):
-        text = io.StringIO(newline="")
-        writer = csv.writer(text, delimiter=sign, lineterminator="\n")
-        for row in some:
-            writer.writerow([safe_cell(cell) if isinstance(cell, str) else cell for cell in row])
-        yield text.getvalue()
-
-
-def accuracy_on(table: Table, predicted: Sequence[str]) -> tuple[int, float] | None:
-    """Rows with a label, and the share of them that are predicted right; None without labels."""
-    if table.labels is None:
-        return None
-    pairs = [(a, b) for a, b in zip(table.labels.texts(), predicted, strict=True) if a is not None]
-    if not pairs:
-        return None
-    return len(pairs), sum(a == b for a, b in pairs) / len(pairs)

@@ -94,6 +94,8 @@ class TableFacts:
         target: the name of the column that holds the labels.
         folds: the names of all its folds, as rows carry them; () if they follow from the protocol.
         columns: the names of the features, in the order of the table; () if a study did not say.
+        reading: the options that it was read with, where they are not the usual ones.
+        source: its lines and cells, packed; see ``expacc.compare.suspects.SourceRows``.
     """
 
     name: str
@@ -106,6 +108,8 @@ class TableFacts:
     target: str = ""
     folds: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
 
     def __post_init__(self) -> None:
         if np.shape(self.labels) != (self.rows,):
@@ -125,6 +129,14 @@ def majority_of(facts: TableFacts) -> tuple[int, float]:
     counts = np.bincount(facts.labels, minlength=len(facts.classes))
     code = int(counts.argmax())
     return code, float(counts[code] / max(1, facts.rows))
+
+
+def with_target(settings: Mapping[str, Any], tables: Mapping[str, TableFacts]) -> dict[str, Any]:
+    """What was asked for, the target first; of several tables, theirs."""
+    named = [f"{name}: {facts.target}" for name, facts in tables.items()]
+    target = ", ".join(named) if len(named) > 1 else next(iter(tables.values())).target
+    others = {name: value for name, value in settings.items() if name != "tables"}
+    return {"target": target, **others}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +221,8 @@ _NOTES = {
             "target": str,
             "folds?": [str],
             "columns?": [str],
+            "reading?": {str: (str, int, bool, None, [(str, int)])},
+            "source?": str,
         }
     ],
 }

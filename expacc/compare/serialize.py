@@ -32,6 +32,8 @@ def pack_table(table: Table) -> dict[str, Any]:
         "target": table.target.name,
         "classes": list(table.target.classes),
         "rows": table.rows,
+        "widths": [column.width for column in table.columns],
+        "features": sum(column.features for column in table.columns),
     }
     packed: dict[str, Any] = {f"{table.name}/facts": json.dumps(facts).encode()}
     packed[f"{table.name}/labels"] = np.ascontiguousarray(table.target.codes)
@@ -45,8 +47,10 @@ def unpack_table(name: str, shared: Mapping[str, Any]) -> Table:
     """The table, as far as training and testing need it."""
     facts = json.loads(bytes(shared[f"{name}/facts"]))
     columns = tuple(
-        Column(title, kind, shared[f"{name}/column/{place}"], tuple(levels))
-        for place, (title, kind, levels) in enumerate(facts["columns"])
+        Column(title, kind, shared[f"{name}/column/{place}"], tuple(levels), width=width)
+        for place, ((title, kind, levels), width) in enumerate(
+            zip(facts["columns"], facts["widths"], strict=True)
+        )
     )
     labels = Labels(facts["target"], tuple(facts["classes"]), shared[f"{name}/labels"])
     return Table(name, columns, labels, facts["rows"], shared[f"{name}/lines"])

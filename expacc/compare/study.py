@@ -19,6 +19,7 @@ from expacc.compare.record import (
     read_notes,
     read_protocol,
     read_tables,
+    with_target,
 )
 from expacc.compare.serialize import (
     digest_of,
@@ -29,6 +30,7 @@ from expacc.compare.serialize import (
     pack_table,
     reference_items,
 )
+from expacc.compare.suspects import pack_source
 from expacc.compare.training_budget import (
     MODELS,
     PROTOCOL,
@@ -199,6 +201,8 @@ def plan_study(
             target=table.target.name,
             folds=tuple(split.name for split in splits),
             columns=tuple(column.name for column in table.columns),
+            reading=table.reading,
+            source="" if only_plan else pack_source(table),
         )
         trials = settings.trials or trials_for(table, settings.model)
         budget = {name: getattr(settings, name) for name in ("losses", "model", "seeds")}
@@ -327,7 +331,7 @@ def load_record(folder: str | Path) -> StudyRecord:
         check_rows_of_study(rows, tables, settings)
         made_with = store.made_with()
         return StudyRecord(
-            settings={name: value for name, value in settings.items() if name != "tables"},
+            settings=with_target(settings, tables),
             tables=tables,
             rows=rows,
             versions=made_with[0] if made_with else versions(),
@@ -368,8 +372,7 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
     shapes = {}
     for name in study.tables:  # features, one for each level of a category, and classes
         facts = json.loads(bytes(study.shared[f"{name}/facts"]))
-        features = sum(max(1, len(levels)) for _, _, levels in facts["columns"])
-        shapes[name] = features, len(facts["classes"])
+        shapes[name] = facts["features"], len(facts["classes"])
     spent = []
     for item in items:
         table, fold = item.payload["table"], item.payload["fold"]

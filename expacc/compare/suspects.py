@@ -5,19 +5,84 @@ towards it, so its belief in a wrong label stays small. Every model judges only 
 trained on.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import base64
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.compare.record import StudyRecord
+from expacc.compare.record import StudyRecord, TableFacts
+from expacc.data.table import Table
 from expacc.plain import csv_text
-from expacc.report.words import ACCURACY_TRAINED, OUTSIDE
+from expacc.report.words import ACCURACY_TRAINED, OUTSIDE, percent
 from expacc.runner.rows import Row
 
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
+MOSTLY = 0.8  # of the suspects, to call them those of one class
+_LONGEST_CELL = 200  # letters that are kept
+_LARGEST = 256 << 20  # bytes that a record of cells may unpack to
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """The rows of a table as its file has them.
+
+    Attributes:
+        lines: of the file, on which each row begins; () if a study did not say.
+        columns: name → cells as written, without the target; {} of a large table.
+    """
+
+    lines: Sequence[int] = ()
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, facts: TableFacts) -> "SourceRows":
+        """What a study keeps of a table's file.
+
+        Raises:
+            ValueError: it is damaged.
+        """
+        if not facts.source:
+            return cls()
+        try:
+            unpacker = zlib.decompressobj()
+            text = unpacker.decompress(base64.b64decode(facts.source, validate=True), _LARGEST)
+            found = json.loads(text)
+            first, lines = found["first"], found["lines"] or range(facts.rows)
+            rows = cls([first + line for line in lines], found["columns"])
+            sizes = {len(rows.lines), *map(len, rows.columns.values())}
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+            raise ValueError(
+                f"the rows of {facts.name!r:.60} must be as written; {error}"
+            ) from None
+        if sizes != {facts.rows}:
+            raise ValueError(f"the rows of {facts.name!r:.60} must be those of the table.")
+        return rows
+
+    def line(self, row: int) -> int | None:
+        """The line of the file on which a row begins."""
+        return self.lines[row] if row < len(self.lines) else None
+
+    def values(self, row: int) -> dict[str, str]:
+        """A row's cells by column."""
+        return {name: str(cells[row]) for name, cells in self.columns.items()}
+
+
+def pack_source(table: Table) -> str:
+    """What ``SourceRows.of`` needs, as text for a study's notes."""
+    steps = table.lines - table.lines[0]
+    plain = bool((steps == range(table.rows)).all())
+    columns = {
+        name: ["" if cell is None else str(cell)[:_LONGEST_CELL] for cell in cells]
+        for name, cells in table.written.items()
+    }
+    found = {"first": int(table.lines[0]), "lines": [] if plain else steps.tolist()}
+    text = json.dumps({**found, "columns": columns})
+    return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,28 +178,69 @@ def suspects(record: StudyRecord, table: str) -> Suspects:
     return rank_rows(asked or finals, facts.labels, len(facts.classes), table=table)
 
 
+def minority_note(found: Suspects, facts: TableFacts) -> str:
+    """A sentence where the suspects are mostly rows of a class that is hardly ever predicted."""
+    doubted = found.given[found.disbelieved]
+    if not len(doubted):
+        return ""
+    code = int(np.bincount(doubted).argmax())
+    own = int((doubted == code).sum())
+    tested = int((found.given == code).sum())
+    rare = 2 * tested < len(found.given)
+    if own < MOSTLY * len(doubted) or not rare or 10 * own < 3 * tested:
+        return ""
+    return (
+        f"{own:,} of these {len(doubted):,} rows are of the class {facts.classes[code]!r}, which "
+        f"{percent(tested / len(found.given))} % of the rows have and the models seldom predict: "
+        "that says more about the models than about the labels."
+    )
+
+
 def suspects_csv(record: StudyRecord, found: Sequence[Suspects]) -> str:
-    """Every row whose given label at least one model doubts, most suspect first in its table."""
+    """Every row whose given label at least one model doubts, most suspect first in its table.
+
+    With its line of the file and its cells: a column each, or of several tables one for all.
+    """
     head = [
-        *("table", "rank", "row", "given", "suggested", "score"),
+        *("table", "target", "rank", "line", "given", "suggested", "score"),
         *("belief_in_given", "models_against", "models", "disbelieved_by_all"),
+        "class_seldom_predicted",
     ]
+    sources = {one.table: SourceRows.of(record.tables[one.table]) for one in found}
+    alone = len(found) == 1
+    names = list(sources[found[0].table].columns) if alone else ["cells"]
 
     def rows() -> Iterable[Sequence[Any]]:
         for one in found:
-            classes = record.tables[one.table].classes
+            facts, source = record.tables[one.table], sources[one.table]
+            seldom = _seldom_predicted(one, len(facts.classes))
             for place in one.against.nonzero()[0].tolist():
+                row = int(one.rows[place])
+                cells = source.values(row)
+                joined = "; ".join(f"{name}: {cell}" for name, cell in cells.items())
                 yield (
                     one.table,
+                    facts.target,
                     place + 1,
-                    int(one.rows[place]),
-                    classes[int(one.given[place])],
-                    classes[int(one.suggested[place])],
+                    source.line(row),
+                    facts.classes[int(one.given[place])],
+                    facts.classes[int(one.suggested[place])],
                     float(one.score[place]),
                     float(one.belief[place]),
                     int(one.against[place]),
                     int(one.judged[place]),
                     "yes" if one.disbelieved[place] else "no",
+                    "yes" if seldom[one.given[place]] else "no",
+                    *(cells.values() if alone else (joined,)),
                 )
 
-    return csv_text(head, rows())
+    return csv_text([*head, *names], rows())
+
+
+def _seldom_predicted(found: Suspects, classes: int) -> NDArray[np.bool_]:
+    """Whether most predictions for the rows of a class are another one."""
+    against, judged = (
+        np.bincount(found.given, weights=votes, minlength=classes)
+        for votes in (found.against, found.judged)
+    )
+    return np.asarray(2 * against > judged)

@@ -127,7 +127,7 @@ def fold_seconds(
 
 def features_of(table: Table) -> int:
     """Features of a model: one for a number, one for each level of a category."""
-    return sum(max(1, len(column.levels)) for column in table.columns)
+    return sum(column.features for column in table.columns)
 
 
 def check_size(table: Table) -> None:

@@ -1,17 +1,17 @@
 """Read ARFF strictly: the kinds and the levels are declared, and every cell must keep to them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from expacc.data.blocks import BlockParser, RowStore
 from expacc.data.cells import Cell, Cells, is_number, to_numbers
 from expacc.data.columns import Grid, name_columns
-from expacc.data.options import Budget, ReadOptions, TableError, need, too_many_columns
+from expacc.data.options import Budget, NoRows, ReadOptions, TableError, need, too_many_columns
 from expacc.data.source import Source
 from expacc.data.table import Kind
-from expacc.data.text import Lines
+from expacc.data.text import Lines, guess_encoding
 
 # What a line of bare words, or words in single quotes, does not hold; and '?' is no gap.
 _ODD = re.compile(r"""[^\S\r\n ]|["%{}\\]|''|'\?'""")
@@ -34,7 +34,13 @@ class _Attribute:
 
 def read_arff(source: Source, options: ReadOptions) -> Grid:
     """Read an ARFF file; sparse rows, weights and relational attributes are refused."""
-    return _Reader(source, options).read()
+    notes: list[str] = []
+    if options.encoding is None:
+        encoding, notes = guess_encoding(source)
+        options = replace(options, encoding=encoding)
+    grid = _Reader(source, options).read()
+    grid.notes[:0] = notes
+    return grid
 
 
 class _Reader:
@@ -64,8 +70,10 @@ class _Reader:
             if not self._take(block):
                 self._take_by_line()
         if not self.store.rows:
-            raise self.refuse("there is a header but no row of data.")
-        declared = {entry.name: entry.kind for entry in self.attributes}
+            line = self.lines.number
+            raise NoRows(self.name, "there is a header but no row of data.", names, line=line)
+        kinds = (entry.kind for entry in self.attributes)
+        declared = dict(zip(names, kinds, strict=True))
         columns = self.store.columns()
         return Grid(self.name, names, columns, self.store.lines(), declared=declared, notes=notes)
 

@@ -137,6 +137,14 @@ class Cells(Sequence[Cell]):
 
         return (compute.max(compute.binary_length(self.array)).as_py() or 0) == 0
 
+    def letters(self) -> int:
+        """The letters of all texts; of numbers, four each."""
+        import pyarrow.compute as compute
+
+        if not self.is_text:
+            return 4 * len(self)
+        return int(compute.sum(compute.binary_length(self.array)).as_py() or 0)
+
     def where(self, kept: NDArray[np.bool_]) -> "Cells":
         """The cells of some rows."""
         return Cells(self.array.filter(kept), self.form)

@@ -1,5 +1,6 @@
 """From cells as readers hand them over to columns: kinds, labels, doubts, each with its line."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ from expacc.data.cells import (
 from expacc.data.options import MOST_LEVELS, NUMERIC_MISSING, ReadOptions, TableError
 from expacc.data.table import Column, Kind, Labels, Rows, shown
 
+MOST_NUMBERS = 50  # different ones of a target; more are to be predicted by regression
 _DOUBTFUL_LEVELS = 50
 _IDS_AT_LEAST = 50
 _EXACT_INTEGERS = 2.0**53
@@ -34,7 +36,10 @@ class ManyLevels(TableError):
 
 @dataclass
 class Grid:
-    """Cells by column, untouched; ``declared`` holds the kinds that the format itself states."""
+    """Cells by column, untouched; ``declared`` holds the kinds that the format itself states.
+
+    ``index`` names the columns that a program wrote to number its rows.
+    """
 
     source: str
     names: tuple[str, ...]
@@ -43,6 +48,8 @@ class Grid:
     header_line: int | None = None
     declared: dict[str, Kind] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    index: tuple[str, ...] = ()
+    target: str | None = None  # where the source itself says it
 
     def __post_init__(self) -> None:
         self.columns = [Cells.of(column) for column in self.columns]
@@ -67,34 +74,55 @@ class Grid:
 def name_columns(
     source: str, header: Sequence[str], line: int, starts: Sequence[int] | None = None
 ) -> tuple[tuple[str, ...], list[str]]:
-    """Names from a header; an empty one becomes its position, a double one is refused."""
-    names = list(header)
-    notes = []
-    first: dict[str, int] = {}
-    for place, name in enumerate(names):
-        if name == "":
-            continue
-        if name in first:
-            raise TableError(
-                source,
-                f"the header has the name {name!r} twice, in fields {first[name] + 1} and "
-                f"{place + 1}. If the first line is data, give --no-header.",
-                line=line,
-                column=starts[place] if starts else place + 1,
-            )
-        first[name] = place
+    """Names from a header; an empty one becomes its position, one that comes again gets a number.
+
+    Where the header is rather a row of numbers with one twice, it is refused.
+    """
+    names, notes = _numbered(header)
+    if notes and 2 * sum(map(is_number, filter(None, header))) >= len(header):
+        first = next(name for name in header if name and header.count(name) > 1)
+        one, two = [place for place, name in enumerate(header) if name == first][:2]
+        raise TableError(
+            source,
+            f"the header has {first!r} twice, in fields {one + 1} and {two + 1}, and many numbers. "
+            "If the first line is data, give --no-header.",
+            line=line,
+            column=starts[two] if starts else two + 1,
+        )
+    taken = {*names}
     empty = [place for place, name in enumerate(names) if name == ""]
     for place in empty:
         name = f"column {place + 1}"
-        while name in first:
+        while name in taken:
             name += "'"
-        first[name] = place
+        taken.add(name)
         names[place] = name
     if empty:
         given = ", ".join(repr(names[place]) for place in empty[:5])
         more = f" and {len(empty) - 5} more" if len(empty) > 5 else ""
         notes.append(f"The header leaves {len(empty)} name(s) empty: called {given}{more}.")
     return tuple(names), notes
+
+
+def _numbered(header: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names that all differ, as pandas makes them: a, a.1, a.2; and a line if there is need."""
+    names, counts = list(header), dict.fromkeys(header, 0)
+    known, again = {*header}, []
+    for place, old in enumerate(header):
+        name, count = old, counts[old]
+        while old and count > 0:
+            counts[old] = count + 1
+            name = f"{old}.{count}"
+            count = count + 1 if name in known else counts.get(name, 0)
+        names[place] = name
+        known.add(name)
+        counts[name] = counts.get(name, 0) + 1
+        if name != old:
+            again.append(name)
+    if not again:
+        return names, []
+    given = ", ".join(map(shown, again[:5])) + (", …" if len(again) > 5 else "")
+    return names, [f"The header has {len(again)} name(s) again: the later ones are called {given}."]
 
 
 def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, list[str]]:
@@ -112,12 +140,12 @@ def make_labels(grid: Grid, place: int, options: ReadOptions) -> tuple[Labels, l
         )
     notes = []
     known = set(classes)
-    for word in (*NUMERIC_MISSING, "none", "-", "."):
-        if word in known:
-            notes.append(
-                f"Warning: {word!r} is kept as a class of {name!r}; if it means no label, give "
-                f"--label-missing {word}."
-            )
+    words = [word for word in (*NUMERIC_MISSING, "none", "-", ".") if word in known]
+    if words:
+        notes.append(
+            f"Warning: {' and '.join(map(repr, words))} is kept as a class of {name!r}; if it "
+            f"means no label, give {' '.join(f'--label-missing {word}' for word in words)}."
+        )
     notes += _alike_classes(classes)
     return Labels(name, classes, codes.astype(np.int64)), notes
 
@@ -131,12 +159,15 @@ def _alike_classes(classes: Sequence[str]) -> list[str]:
         # A number by value, text without case, blanks and a last dot.
         key = float(name) if is_number(name) else name.strip().rstrip(".").casefold()
         groups.setdefault(key, []).append(name)
+    found = [group for group in groups.values() if len(group) > 1]
+    if not found:
+        return []
+    group = found[0]
+    more = f" (and {len(found) - 1:,} more such groups)" if len(found) > 1 else ""
     return [
         f"Warning: the classes {', '.join(map(repr, group[:10]))}{', …' * (len(group) > 10)} "
-        "differ in writing only and are kept apart."
-        for group in groups.values()
-        if len(group) > 1
-    ][:10]
+        f"differ in writing only and are kept apart{more}."
+    ]
 
 
 def make_column(
@@ -220,14 +251,32 @@ def _almost_numbers(
     ]
 
 
-def reason_to_drop(column: Column, max_levels: int, chosen: bool) -> str | None:
+_ID = re.compile(r"(.*[^A-Za-z])?([Ii][Dd]|uuid|guid)|.*[a-z]I[Dd]|index|[Uu]nnamed.*|rownames?")
+
+
+def called_id(name: str) -> bool:
+    """Whether a name is that of an identifier.
+
+    >>> [called_id(name) for name in ("id", "PassengerId", "user_id", "Unnamed: 0", "humid")]
+    [True, True, True, True, False]
+    """
+    return _ID.fullmatch(name) is not None
+
+
+def reason_to_drop(
+    column: Column, max_levels: int, chosen: bool, called_id: bool = False
+) -> str | None:
     """Why a column teaches nothing or too much; ``chosen`` by the user, many levels are kept."""
     gaps = column.missing
     if gaps.all():
         return "every value is missing"
     if column.kind == "number":
         present = column.values[~gaps] if gaps.any() else column.values
-        return "every value is the same" if (present == present[0]).all() else None
+        if (present == present[0]).all():
+            return "every value is the same"
+        if not chosen and numbers_rows(present, called_id):
+            return f"id-like, {len(present):,} integers, all different; --numeric keeps it"
+        return None
     levels, rows = len(column.levels), len(gaps) - int(gaps.sum())
     if levels == 1 and not gaps.any():
         return "every value is the same"
@@ -268,13 +317,37 @@ def warnings_about(column: Column, cells: Cells) -> list[str]:
     ):
         notes.append(f"Warning: {shown(column.name)}: numbers too small for float64 are read as 0.")
     if len(present) >= _IDS_AT_LEAST and _all_different(present):
-        steps = np.diff(present)
-        ordered = ", in order" if (steps > 0).all() or (steps < 0).all() else ""
         notes.append(
-            f"Warning: {shown(column.name)}: id-like, {len(present):,} integers, all "
-            f"different{ordered}; if it is an identifier, give --drop."
+            f"Warning: {shown(column.name)}: id-like, {len(present):,} integers, all different; if "
+            "it is an identifier, give --drop."
         )
     return notes
+
+
+def numbers_rows(values: NDArray[Any], called_id: bool) -> bool:
+    """Whether integers, all different, are so by no chance: they tell rows apart, and no more.
+
+    They are in order, are of one length, are called so, or so many from their range would agree
+    somewhere (three times or more is expected: the middle half of the values is taken for even).
+    """
+    rows = len(values)
+    if rows < (10 if called_id else _IDS_AT_LEAST) or not _all_different(values):
+        return False
+    steps = np.diff(values)
+    if called_id or (steps > 0).all() or (steps < 0).all():
+        return True
+    lengths = np.floor(np.log10(np.maximum(np.abs(values), 1)))
+    low, high = np.quantile(values, (0.25, 0.75))
+    return bool(
+        (lengths[0] >= 3 and (lengths == lengths[0]).all())
+        or (rows / 2) ** 2 / (2 * max(high - low, 1)) >= 3
+    )
+
+
+def is_fraction(cells: Cells, options: ReadOptions) -> bool:
+    """Whether a column of numbers holds some that are no integers."""
+    values = to_numbers(cells, options.numeric_missing_words, options.decimal)
+    return values is not None and bool((values[~np.isnan(values)] % 1).any())
 
 
 def _some(cells: Cells, rows: NDArray[np.bool_]) -> list[Any]:

@@ -58,6 +58,7 @@ def _parquet(data: bytes, asked: dict[str, Any]) -> Iterator[dict[str, Any] | An
         "rows": meta.num_rows,
         "leaves": meta.num_columns,
         "bytes": sum(meta.row_group(group).total_byte_size for group in groups),
+        "index": _index(schema.metadata or {}, schema.names),
     }
     if not all(kinds):
         return
@@ -76,6 +77,17 @@ def _parquet(data: bytes, asked: dict[str, Any]) -> Iterator[dict[str, Any] | An
             _plain(arrow, kind, values) for kind, values in zip(kinds, batch.columns, strict=True)
         ]
         yield arrow.RecordBatch.from_arrays(columns, names)
+
+
+def _index(metadata: dict[bytes, bytes], names: list[str]) -> list[str]:
+    """The columns in which pandas keeps the index of its frame."""
+    told: Any = {}
+    with suppress(ValueError, RecursionError):
+        told = json.loads(metadata.get(b"pandas", b"{}"))
+    listed = told.get("index_columns") if isinstance(told, dict) else None
+    known = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    unnamed = re.compile(r"__index_level_\d+__")
+    return [name for name in names if name in known or unnamed.fullmatch(name)]
 
 
 def _by_differences(chunk: Any) -> bool:

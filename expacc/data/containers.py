@@ -23,6 +23,7 @@ from expacc.data.options import (
     TEXT,
     WORKBOOK,
     Budget,
+    NoRows,
     ReadOptions,
     TableError,
     most_unpacked,
@@ -61,7 +62,7 @@ def read_parquet(source: Source, options: ReadOptions) -> Grid:
                 raise file.refusal("memory")
             batches.append(batch)
     if rows == 0:
-        raise TableError(source.name, "there are columns but no row of data.")
+        raise NoRows(source.name, "there are columns but no row of data.", names)
     arrow = need("pyarrow", "reading Parquet")
     table = arrow.Table.from_batches(batches)
     columns = [
@@ -71,7 +72,9 @@ def read_parquet(source: Source, options: ReadOptions) -> Grid:
     declared = {
         name: _KINDS.get(kind, "number") for name, kind in zip(names, facts["kinds"], strict=True)
     }
-    return Grid(source.name, names, columns, range(1, rows + 1), declared=declared, notes=notes)
+    index = tuple(name for name in names if name in facts["index"])
+    lines = range(1, rows + 1)
+    return Grid(source.name, names, columns, lines, declared=declared, notes=notes, index=index)
 
 
 def _check_parquet(file: "_Container", facts: dict[str, Any]) -> tuple[tuple[str, ...], list[str]]:
@@ -111,7 +114,7 @@ def read_workbook(source: Source, options: ReadOptions) -> Grid:
         table = arrow.Table.from_batches(file.batches(found), None) if facts["widths"] else None
     numbers, header = facts["numbers"], facts["header"]
     if not numbers:
-        raise TableError(source.name, "the sheet is empty.")
+        raise NoRows(source.name, "the sheet is empty.")
     if facts.get("formulas"):
         notes.append(f"{facts['formulas']:,} formula(s) read by their saved values.")
     blank = numbers[-1] - numbers[0] + 1 - len(numbers)
@@ -130,7 +133,7 @@ def read_workbook(source: Source, options: ReadOptions) -> Grid:
     else:
         names = tuple(f"column {place + 1}" for place in range(len(facts["forms"])))
     if table is None:
-        raise TableError(source.name, "there is a header but no row of data.", line=header_line)
+        raise NoRows(source.name, "there is a header but no row of data.", names, line=header_line)
     # Empty cells at the end may not be stored: the header, or the widest row, is the measure.
     for number, width in zip(numbers, facts["widths"], strict=True):
         if width > len(names):

@@ -8,6 +8,7 @@ belong to the delimiter and a note counts them. Nothing else is changed.
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,9 +21,16 @@ from expacc.data.blocks import (
     split_plain,
 )
 from expacc.data.columns import Grid, name_columns
-from expacc.data.options import LONGEST_FIELD, Budget, ReadOptions, TableError, too_many_columns
+from expacc.data.options import (
+    LONGEST_FIELD,
+    Budget,
+    NoRows,
+    ReadOptions,
+    TableError,
+    too_many_columns,
+)
 from expacc.data.source import Source
-from expacc.data.text import Lines
+from expacc.data.text import Lines, guess_encoding
 
 _SAMPLE, _SAMPLE_SIZE = 100, 4 << 20  # lines, and characters
 _BLANK = re.compile("[ \t]")
@@ -30,7 +38,10 @@ _BLANK = re.compile("[ \t]")
 
 def read_delimited(source: Source, options: ReadOptions) -> Grid:
     """Read a delimited text; see the module for the rules."""
-    notes = []
+    notes: list[str] = []
+    if options.encoding is None:
+        encoding, notes = guess_encoding(source)
+        options = replace(options, encoding=encoding)
     delimiter = options.delimiter
     if delimiter is None:
         lines = Lines(source, options.encoding, options.skip_lines)
@@ -104,10 +115,11 @@ class _Reader:
                 self._take_by_line()
             grow = 0 < end < len(block)
         if not self.width:
-            raise TableError(self.name, "there is no line with content.")
+            raise NoRows(self.name, "there is no line with content.")
         if not self.store.rows:
-            raise TableError(
-                self.name, "there is a header but no row of data.", line=self.first_line
+            names = self.header[0] if self.header else ()
+            raise NoRows(
+                self.name, "there is a header but no row of data.", names, line=self.first_line
             )
         return self._grid()
 

@@ -44,14 +44,16 @@ class ReadOptions:
     delimiter: str | None = None
     quote: str | None = '"'
     decimal: str = "."
-    encoding: str = "utf-8"
+    encoding: str | None = None
     skip_lines: int = 0
     sheet: str | None = None
     missing: tuple[str, ...] | None = None
     label_missing: tuple[str, ...] = ("", "?")
     numeric: tuple[Position, ...] = ()
     categorical: tuple[Position, ...] = ()
+    text: tuple[Position, ...] = ()
     drop: tuple[Position, ...] = ()
+    text_columns: int = 512
     max_bytes: int | None = None
     max_cells: int | None = None
     max_columns: int = 10_000
@@ -79,9 +81,10 @@ class ReadOptions:
         if self.missing is not None:
             put("missing", _sequence("missing", self.missing, "strings", (str,)))
         put("label_missing", _sequence("label_missing", self.label_missing, "strings", (str,)))
-        for name in ("numeric", "categorical", "drop"):
+        for name in ("numeric", "categorical", "text", "drop"):
             put(name, _sequence(name, getattr(self, name), "names or positions", (str, int)))
         check_count("skip_lines", self.skip_lines, 0)
+        check_count("text_columns", self.text_columns, 0)
         for name in ("max_bytes", "max_cells", "max_columns", "max_levels"):
             value = getattr(self, name)
             if value is not None or name in ("max_columns", "max_levels"):
@@ -139,6 +142,20 @@ class TableError(UsageError):
 
 def _again(source: str, message: str, line: int | None, column: int | None) -> TableError:
     return TableError(source, message, line=line, column=column)
+
+
+class NoRows(TableError):
+    """A table that is empty but for, at most, a header.
+
+    Attributes:
+        names: of the columns; () if there is no header.
+    """
+
+    def __init__(
+        self, source: str, message: str, names: Sequence[str] = (), *, line: int | None = None
+    ) -> None:
+        super().__init__(source, message, line=line)
+        self.names = tuple(names)
 
 
 def need(module: str, purpose: str) -> ModuleType:

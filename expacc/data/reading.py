@@ -1,7 +1,8 @@
 """From a file or a built-in name to a Table: the reader, the target and each column's kind."""
 
 import hashlib
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -10,8 +11,10 @@ import numpy as np
 
 from expacc.data.cells import Cell, Cells, is_number
 from expacc.data.columns import (
+    MOST_NUMBERS,
     Grid,
     ManyLevels,
+    called_id,
     make_column,
     make_labels,
     reason_to_drop,
@@ -45,14 +48,16 @@ def read_table(
     delimiter: str | None = None,
     quote: str | None = '"',
     decimal: str = ".",
-    encoding: str = "utf-8",
+    encoding: str | None = None,
     skip_lines: int = 0,
     sheet: str | None = None,
     missing: Sequence[str] | None = None,
     label_missing: Sequence[str] = ("", "?"),
     numeric: Sequence[Position] = (),
     categorical: Sequence[Position] = (),
+    text: Sequence[Position] = (),
     drop: Sequence[Position] = (),
+    text_columns: int = 512,
     max_bytes: int | None = None,
     max_cells: int | None = None,
     max_columns: int = 10_000,
@@ -64,21 +69,23 @@ def read_table(
     Args:
         data: a CSV, TSV, ARFF, Parquet, XLSX, XLS or ODS file, plain, .gz, .xz or .zst, or one
             of the built-in names ``iris``, ``wine``, ``breast-cancer``, ``digits``.
-        target: the label's column, by name or by place counted from 1 (-1 is the last, and the
-            default).
+        target: the label's column, by name or by place counted from 1 (-1 is the last). None takes
+            the last one if it may well be; see ``expacc.data.target``.
         header: whether the first line holds names.
         delimiter: what parts fields; None takes it from the file's ending or its first lines.
         quote: the character around fields that hold delimiters, or None to read quotes as text.
         decimal: the decimal sign of numbers.
-        encoding: of text files.
+        encoding: of text files; None is UTF-8, or cp1252 or latin-1 for a text that is none.
         skip_lines: lines before the table.
         sheet: of a workbook; None takes the first.
         missing: texts that count as missing in features; None means '' and '?', and in columns
             whose other values are all numbers also NA, N/A, NaN, nan, null, NULL and None.
         label_missing: texts that count as no label; such rows are left out.
         numeric: columns to be read as numbers; a value that is none is refused.
-        categorical: columns to be read as categories.
+        categorical: columns to be read as categories; of a target, its numbers are classes.
+        text: columns whose words are features.
         drop: columns to be left out.
+        text_columns: the most features that all texts together become; 0 leaves them out.
         max_bytes: the most that is read, after decompression; None means 512 MiB.
         max_cells: the most cells; None means 25 million (3 million in a workbook), or as many as
             the file has bytes, up to 60 million.
@@ -91,7 +98,8 @@ def read_table(
         The table; its ``notes`` say what was taken for what.
 
     Raises:
-        TableError: the file cannot be read exactly; the sentence names line and column.
+        TableError: the file cannot be read exactly; the sentence names line and column. One of
+            its kind, ``expacc.data.target.TargetError``, lists candidates for the target.
 
     Example:
         >>> table = read_table("iris")
@@ -103,9 +111,14 @@ def read_table(
     options = ReadOptions(**chosen)
     grid, name, sha256 = read_grid(data, options)
     width = len(grid.names)
-    grid, columns, labels, notes, dropped = (
-        _own(grid, options) if like is None else _alike(grid, options, like)
-    )
+    labels: Labels | None
+    if like is None:
+        grid, columns, labels, notes, dropped, written = _own(grid, options)
+    else:
+        from expacc.data.alike import read_alike
+
+        columns, labels, notes = read_alike(grid, options, like)
+        dropped, written = [], {}
     return Table(
         name,
         tuple(columns),
@@ -117,6 +130,7 @@ def read_table(
         sha256=sha256,
         options=options,
         width=width,
+        written=written,
     )
 
 
@@ -147,7 +161,8 @@ def _read_named(name: str) -> tuple[Grid, str]:
     digest.update("\n".join(map(str, labels)).encode())
     columns = [Cells.of(column) for column in (*bunch.data.T.tolist(), labels)]
     names = (*map(str, bunch.feature_names), "class")
-    return Grid(name, names, columns, range(1, len(labels) + 1)), digest.hexdigest()
+    grid = Grid(name, names, columns, range(1, len(labels) + 1), target="class")
+    return grid, digest.hexdigest()
 
 
 def _find(grid: Grid, what: str, position: Position) -> int:
@@ -169,21 +184,24 @@ def _find(grid: Grid, what: str, position: Position) -> int:
     return place - 1 if place > 0 else len(names) + place
 
 
-# What is left of the grid, its columns, labels, notes, and the columns that are left out.
-Read = tuple[Grid, list[Column], Labels | None, list[str], list[Dropped]]
+# What is left of the grid, its columns, labels, notes, what is left out, and cells as written.
+Read = tuple[Grid, list[Column], Labels, list[str], list[Dropped], dict[str, Cells]]
+DATES = "year, month, day of week, days since 1970 and, if there are times, hour"
+_WRITTEN = 2_000_000  # cells that are kept as they were written, to be shown
 
 
 def _own(grid: Grid, options: ReadOptions) -> Read:
     """A table that stands for itself: kinds judged by its values."""
-    goal = _find(grid, "target", -1 if options.target is None else options.target)
-    forced = _forced(grid, options, goal)
     notes = list(grid.notes)
+    goal = _goal(grid, options)
+    forced = _forced(grid, options, goal)
     if options.target is None:
         notes.append(
             f"The target is {grid.names[goal]!r}, the last column; --target takes another."
         )
-    notes += _header_doubts(grid)
+    notes += header_doubts(grid)
     labels, more = make_labels(grid, goal, options)
+    _refuse_regression(grid, labels, goal in forced)
     gone = Cells.of(())  # in place of texts that are as large as the file and not needed any more
     grid.columns[goal] = gone
     notes += more
@@ -207,34 +225,124 @@ def _own(grid: Grid, options: ReadOptions) -> Read:
             f"Warning: the target {labels.name!r} has {len(labels.classes):,} classes in "
             f"{len(labels.codes):,} rows; is it a number to be predicted, or an identifier?"
         )
+    written: dict[str, Cells] = {}
+    if grid.rows * len(grid.names) <= _WRITTEN:
+        pairs = zip(grid.names, grid.columns, strict=True)
+        written = {name: cells for name, cells in pairs if cells is not gone}
     columns, dropped = [], []
     unwanted = {_find(grid, "drop", position) for position in options.drop}
-    for place, column_name in enumerate(grid.names):
+    letters = {}
+    for place, name in enumerate(grid.names):
         if place == goal:
             continue
-        if place in unwanted:
-            dropped.append(Dropped(column_name, "as asked"))
-            continue
-        try:
-            column, more = make_column(grid, place, options, forced.get(place))
-        except ManyLevels:
-            if place in forced:
-                raise
-            why = f"id-like text, more than {MOST_LEVELS:,} different values in {grid.rows:,} rows"
-            dropped.append(Dropped(column_name, why))
-            continue
-        reason = reason_to_drop(column, options.max_levels, place in forced)
+        column: Column | None = None
+        reason: str | None = "as asked"
+        more = []
+        if name.startswith("__index_level_") and name in grid.index and place not in forced:
+            reason = "the index of the file"
+        elif place not in unwanted:
+            column, reason, more = _feature(grid, place, options, forced.get(place))
         if reason:
-            dropped.append(Dropped(column_name, reason))
-        else:
+            dropped.append(Dropped(name, reason))
+            if "id-like text" in reason or "levels" in reason:
+                letters[name] = grid.columns[place].letters()
+            more = [note for note in more if "id-like" in reason]
+        elif column is not None:
             columns.append(column)
-            more += warnings_about(column, grid.columns[place])
-        notes += more if not reason or "id-like" in reason else []
+            letters[name] = grid.columns[place].letters()
+        notes += more
         grid.columns[place] = gone
-    notes += [f"Left out {entry.name!r}: {entry.why}." for entry in dropped]
+    if any(column.kind == "text" for column in columns):
+        from expacc.data.free_text import hash_texts
+
+        columns, more = hash_texts(columns, options.text_columns, grid.rows)
+        notes += more
+    notes += _left_out(dropped, letters)
     if not columns:
         raise TableError(grid.source, "no feature is left beside the target. " + " ".join(notes))
-    return grid, columns, labels, notes, dropped
+    return grid, columns, labels, notes, dropped, written
+
+
+def _goal(grid: Grid, options: ReadOptions) -> int:
+    """The place of the target."""
+    if options.target is not None:
+        return _find(grid, "target", options.target)
+    if grid.target is not None:
+        return grid.names.index(grid.target)
+    from expacc.data.target import find_target
+
+    return find_target(grid, options)
+
+
+def _refuse_regression(grid: Grid, labels: Labels, chosen: bool) -> None:
+    if chosen or len(labels.classes) <= MOST_NUMBERS or not all(map(is_number, labels.classes)):
+        return
+    raise TableError(
+        grid.source,
+        f"the target {labels.name!r} holds {len(labels.classes):,} different numbers: to predict a "
+        "number is regression, and expacc trains classifiers. --target takes another column; "
+        f"--categorical {shlex.quote(labels.name)} takes each number for a class.",
+    )
+
+
+def _feature(
+    grid: Grid, place: int, options: ReadOptions, kind: Kind | None
+) -> tuple[Column | None, str | None, list[str]]:
+    """A column as what it is, why it is left out, and notes."""
+    name = grid.names[place]
+    try:
+        column, notes = make_column(grid, place, options, "category" if kind == "text" else kind)
+    except ManyLevels:
+        if kind:
+            raise
+        why = f"id-like text, more than {MOST_LEVELS:,} different values in {grid.rows:,} rows"
+        return None, why, []
+    if kind == "text":
+        return replace(column, kind="text"), None, []
+    reason = reason_to_drop(column, options.max_levels, kind is not None, called_id(name))
+    if kind is None and (reason is None or "id-like" in reason or "levels" in reason):
+        dated = _dated(column)
+        if dated is not None:
+            return dated, None, [f"{shown(name)}: dates, which become {DATES}."]
+        if reason and column.kind == "category" and options.text_columns:
+            from expacc.data.free_text import is_free_text
+
+            if is_free_text(column.levels):
+                return replace(column, kind="text"), None, []
+    if reason is None:
+        notes += warnings_about(column, grid.columns[place])
+    return column, reason, notes
+
+
+def _dated(column: Column) -> Column | None:
+    """The column as dates, if all of its values are; most columns show at once that they are not"""
+    if column.kind == "number":
+        if not any(word in column.name.lower() for word in ("date", "datum", "day")):
+            return None
+    elif not any(letter.isdigit() for letter in column.levels[0]):
+        return None
+    from expacc.data.dates import dates_of
+
+    return dates_of(column)
+
+
+def _left_out(dropped: Sequence[Dropped], letters: Mapping[str, int]) -> list[str]:
+    """One line on all columns that are left out, a loud one if they hold most of what there is."""
+    if not dropped:
+        return []
+    by_reason: dict[str, list[str]] = {}
+    for entry in dropped:
+        by_reason.setdefault(entry.why, []).append(repr(entry.name))
+    parts = [f"{', '.join(names[:10])}{', …' * (len(names) > 10)}: {why}"
+             for why, names in by_reason.items()]  # fmt: skip
+    text = f"Left out {'; '.join(parts)}."
+    lost = sum(letters.get(entry.name, 0) for entry in dropped)
+    if 2 * lost <= sum(letters.values()):
+        return [text]
+    return [f"Warning: most of the table's text is not used. {text} --text COLUMN takes its words."]
+
+
+_SAID = {"number": "numeric", "category": "categorical", "text": "text"}
 
 
 def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
@@ -242,13 +350,15 @@ def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
     kinds: tuple[tuple[str, tuple[Position, ...], Kind], ...] = (
         ("numeric", options.numeric, "number"),
         ("categorical", options.categorical, "category"),
+        ("text", options.text, "text"),
     )
     for what, positions, kind in kinds:
         for position in positions:
             place = _find(grid, what, position)
             if forced.get(place, kind) != kind:
                 raise TableError(
-                    grid.source, f"{grid.names[place]!r} cannot be both numeric and categorical."
+                    grid.source,
+                    f"{grid.names[place]!r} cannot be both {_SAID[forced[place]]} and {what}.",
                 )
             forced[place] = kind
     if goal in {_find(grid, "drop", position) for position in options.drop}:
@@ -256,51 +366,7 @@ def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
     return forced
 
 
-def _alike(grid: Grid, options: ReadOptions, like: Schema) -> Read:
-    """A table for a model: columns by name, kinds as it was trained, the target if it is there."""
-    wanted = [column for column, _ in like.columns]
-    absent = [column for column in wanted if column not in grid.names]
-    if absent:
-        cure = " Was it written without a header? Give --no-header." if _header_doubts(grid) else ""
-        raise TableError(
-            grid.source,
-            f"the column(s) {', '.join(map(repr, absent[:10]))}{', …' if len(absent) > 10 else ''} "
-            f"are missing, which the model needs.{cure}",
-            line=grid.header_line,
-        )
-    # Without names a column that is not there shifts all behind it: the width must be the same, or
-    # less by the last column alone, if that was the target.
-    found = len(grid.names)
-    if (
-        like.width is not None
-        and found != like.width
-        and (found, like.target) != (like.width - 1, f"column {like.width}")
-    ):
-        raise TableError(
-            grid.source,
-            f"{found} columns where the training table had {like.width}; without a header they are "
-            "known by their place.",
-            line=int(grid.lines[0]),
-        )
-    notes = list(grid.notes)
-    extra = [column for column in grid.names if column not in wanted and column != like.target]
-    if extra:
-        notes.append(
-            f"{len(extra)} column(s) the model does not know are ignored: "
-            f"{', '.join(map(shown, extra[:10]))}{', …' if len(extra) > 10 else ''}."
-        )
-    columns = []
-    for column_name, kind in like.columns:
-        column, more = make_column(grid, grid.names.index(column_name), options, kind)
-        columns.append(column)
-        notes += more
-    labels = None
-    if like.target in grid.names:
-        labels, _ = make_labels(grid, grid.names.index(like.target), options)
-    return grid, columns, labels, notes, []
-
-
-def _header_doubts(grid: Grid) -> list[str]:
+def header_doubts(grid: Grid) -> list[str]:
     """A line where the header looks like data: a number for a name, or names that recur below."""
     if grid.header_line is None:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from expacc.data.options import MOST_BYTES, TableError, need, too_large
+from expacc.data.options import MOST_BYTES, NoRows, TableError, need, too_large
 
 COMPRESSIONS = {".gz": "gzip", ".xz": "xz", ".zst": "Zstandard"}
 
@@ -122,7 +122,7 @@ def open_source(path: Path, max_bytes: int | None = None) -> Source:
     if packed in COMPRESSIONS:
         data = _unpack(name, packed, raw[:], most)
     if not len(data):
-        raise TableError(name, "the file is empty.")
+        raise NoRows(name, "the file is empty.")
     expected, head = _EXPECTED.get(suffix), data[:16]
     found = next(((what, cure) for magic, what, cure in _MAGIC if head.startswith(magic)), None)
     if expected:

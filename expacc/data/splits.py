@@ -172,29 +172,31 @@ def _by_class(codes: Rows) -> list[Rows]:
     return np.split(order, ends)
 
 
-_MOST_NOTES = 10
+_MOST_NAMED = 5
 
 
 def _rare_notes(codes: Rows, names: Sequence[str], folds: int) -> tuple[str, ...]:
+    """One line, however many classes have fewer rows than there are folds."""
     counts = np.bincount(codes)
-    rare = np.flatnonzero((counts > 0) & (counts < folds)).tolist()
-    notes = []
-    for code in rare[:_MOST_NOTES]:
-        count = int(counts[code])
-        note = (
-            f"Warning: the class {names[code]!r} has {count} row(s), fewer than {folds} folds: it "
-            f"is absent from the test rows of {folds - count} fold(s)"
-        )
-        if count == 1:
-            note += ", and from the training rows of the one that tests it"
-        notes.append(note + ".")
-    return (*notes, *_rest(len(rare)))
+    rare = np.flatnonzero((counts > 0) & (counts < folds))
+    if not rare.size:
+        return ()
+    lone = int((counts[rare] == 1).sum())
+    note = f"Warning: {_listed(rare, names, counts)}, fewer than {folds} folds: absent from some"
+    note += " test rows"
+    if lone:
+        one = "" if len(rare) == 1 else f" those of one row ({lone:,})"
+        note += f", and{one} from the training rows of the fold that tests it"
+    return (note + ".",)
 
 
-def _rest(found: int) -> tuple[str, ...]:
-    """A line for the notes that are not given one by one."""
-    more = found - _MOST_NOTES
-    return (f"Warning: {more:,} more classes have too few rows.",) if more > 0 else ()
+def _listed(rare: Rows, names: Sequence[str], counts: Rows) -> str:
+    """Classes with their rows for a line, of many the first."""
+    if len(rare) == 1:
+        return f"the class {names[rare[0]]!r} has {counts[rare[0]]:,} row(s)"
+    some = ", ".join(f"{names[code]!r} {counts[code]:,}" for code in rare[:_MOST_NAMED].tolist())
+    more = ", …" if len(rare) > _MOST_NAMED else ""
+    return f"{len(rare):,} classes have few rows ({some}{more})"
 
 
 def five_by_two(
@@ -242,12 +244,10 @@ def holdout(
         )
     test = np.sort(np.concatenate([group[:n] for group, n in zip(groups, take, strict=True)]))
     train = np.setdiff1d(np.arange(len(codes)), test)
-    rare = [
-        f"Warning: the class {names[code]!r} has {size} row(s), too few for the test rows."
-        for code, size, n in zip(np.unique(codes).tolist(), sizes.tolist(), take, strict=True)
-        if n == 0
-    ]
-    notes = (*rare[:_MOST_NOTES], *_rest(len(rare)))
+    counts = np.bincount(codes)
+    rare = np.unique(codes)[take == 0]
+    few = "too few for the test rows"
+    notes = (f"Warning: {_listed(rare, names, counts)}, {few}.",) if rare.size else ()
     how = {"kind": "holdout", "share": share, "seed": seed, "name": name}
     return Splits((Split("holdout", train, _NO_ROWS, test),), how, notes)
 
@@ -259,13 +259,18 @@ def given_splits(table: Table) -> Splits:
     for split in table.given:
         _check_given(table, split)
     codes = table.target.codes
-    notes = []
+    gone = {}
     for split in table.given:
         absent = np.setdiff1d(codes[split.test], codes[split.train])
         if absent.size:
-            names = ", ".join(repr(table.target.classes[code]) for code in absent[:10].tolist())
-            names += ", …" if absent.size > 10 else ""
-            notes.append(f"Warning: {split.name}: no training row has the class(es) {names}.")
+            gone[split.name] = absent
+    notes = []
+    if gone:
+        name, absent = next(iter(gone.items()))
+        names = ", ".join(repr(table.target.classes[code]) for code in absent[:10].tolist())
+        names += ", …" if absent.size > 10 else ""
+        more = f" (and {len(gone) - 1} more splits lack some)" if len(gone) > 1 else ""
+        notes = [f"Warning: {name}: no training row has the class(es) {names}{more}."]
     how = {"kind": "given", "folds": len(table.given), "name": table.name}
     return Splits(table.given, how, tuple(notes))
 

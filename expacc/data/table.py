@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expacc.data.options import ReadOptions, TableError
 
-Kind = Literal["number", "category"]
+Kind = Literal["number", "category", "date", "text"]
 Rows = NDArray[np.int64]
 
 
@@ -27,20 +27,31 @@ class Column:
     """One feature.
 
     Attributes:
-        values: float64 with NaN for missing (number), or int64 places in ``levels`` with -1 for
-            missing (category).
-        levels: the texts of a category, in order; empty for a number.
+        values: float64 with NaN for missing (number; date: days since 1970), int64 places in
+            ``levels`` with -1 for missing (category), or hashed words, a line a row (text).
+        levels: the texts of a category, in order; empty for others.
+        day_first: of a date such as 3/4/2020.
+        width: how many features it may become; None for as many as there are levels, or one.
     """
 
     name: str
     kind: Kind
-    values: NDArray[np.float64] | NDArray[np.int64]
+    values: NDArray[np.float64] | NDArray[np.int64] | NDArray[np.int32]
     levels: tuple[str, ...] = ()
+    day_first: bool = False
+    width: int | None = None
+
+    @property
+    def features(self) -> int:
+        """How many numbers it becomes for a model, at most."""
+        return self.width or max(1, len(self.levels))
 
     @property
     def missing(self) -> NDArray[np.bool_]:
         """Which rows have no value."""
-        return np.isnan(self.values) if self.kind == "number" else self.values < 0
+        if self.kind == "text":
+            return self.values[:, 0] < 0
+        return self.values < 0 if self.kind == "category" else np.isnan(self.values)
 
     def describe(self) -> str:
         """One line for the user."""
@@ -49,9 +60,14 @@ class Column:
         if self.kind == "category":
             some = ", ".join(map(repr, self.levels[:4])) + (", …" if len(self.levels) > 4 else "")
             return f"{shown(self.name)}: category, {len(self.levels)} level(s) ({some}){tail}"
+        if self.kind == "text":
+            return f"{shown(self.name)}: text, up to {self.width} columns of words{tail}"
         if gaps == len(self.values):
             return f"{shown(self.name)}: number{tail}"
         low, high = np.nanmin(self.values), np.nanmax(self.values)
+        if self.kind == "date":
+            days = np.floor([low, high]).astype("datetime64[D]")
+            return f"{shown(self.name)}: date from {days[0]} to {days[1]}{tail}"
         return f"{shown(self.name)}: number from {low:g} to {high:g}{tail}"
 
 
@@ -134,11 +150,19 @@ class Schema:
         columns: name and kind of each feature.
         target: the label's name.
         width: the number of columns that the file had if they were known by place only, else None.
+        day_first: names of dates in which 3/4/2020 is in April.
     """
 
     columns: tuple[tuple[str, Kind], ...]
     target: str
     width: int | None = None
+    day_first: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[Column], target: str, width: int | None) -> "Schema":
+        """What a model of these columns expects."""
+        kinds = tuple((column.name, column.kind) for column in columns)
+        return cls(kinds, target, width, tuple(c.name for c in columns if c.day_first))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +175,7 @@ class Table:
         sha256: digest of the file as it lies on the disk.
         width: the number of columns of the file, with target and dropped ones.
         given: splits that came with the data.
+        written: cells as the file has them, by column, without the target; {} of a large table.
     """
 
     name: str
@@ -164,6 +189,7 @@ class Table:
     options: ReadOptions = field(default_factory=ReadOptions)
     width: int = 0
     given: tuple[Split, ...] = ()
+    written: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def target(self) -> Labels:
@@ -175,8 +201,16 @@ class Table:
     @property
     def schema(self) -> Schema:
         """Names and kinds, for reading another table alike."""
-        columns = tuple((column.name, column.kind) for column in self.columns)
-        return Schema(columns, self.target.name, None if self.options.header else self.width)
+        return Schema.of(
+            self.columns, self.target.name, None if self.options.header else self.width
+        )
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How it was read, where that is not the usual way."""
+        usual, own = ReadOptions().to_json(), self.options.to_json()
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in own.items()}
+        return {name: value for name, value in plain.items() if own[name] != usual[name]}
 
     def describe(self) -> tuple[str, ...]:
         """Lines for the user: size, target, every column, then the notes."""

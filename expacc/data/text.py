@@ -11,16 +11,54 @@ from expacc.data.source import Source
 from expacc.plain import UsageError
 
 _PART = 4 << 20  # bytes
+_ASCII = bytes(range(1, 128))  # NUL is left: text has none
+_NOT_CP1252 = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
+_WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+_MOST_HIGH = 0.3  # of the bytes, in a text of Latin letters
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
-def decode(source: Source, encoding: str) -> str:
+def decode(source: Source, encoding: str | None) -> str:
     """The text of a file; a byte-order mark is not part of it."""
     return "".join(decode_parts(source, encoding))
 
 
-def decode_parts(source: Source, encoding: str) -> Iterator[str]:
+def guess_encoding(source: Source) -> tuple[str, list[str]]:
+    """utf-8, or, of a text that is none, cp1252 or latin-1; and a line that says so.
+
+    A text of other letters than those of western Europe, or of UTF-8 with some damage, stays utf-8.
+    """
+    data, end = source.view, 0
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(data), _PART):
+            end = min(start + _PART, len(data))
+            decoder.decode(data[start:end], end == len(data))
+        return "utf-8", []
+    except UnicodeDecodeError as error:
+        place = end - len(error.object) + error.start
+    odd = paired = 0
+    seen: set[int] = set()
+    for start in range(0, len(data), _PART):
+        part = data[start : start + _PART]
+        high = part.translate(None, _ASCII)
+        odd += len(high)
+        seen |= {*high}
+        paired += sum(map(len, _WIDE.findall(part)))
+    marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if marked or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(data):
+        return "utf-8", []  # where it is refused with its place
+    found = "latin-1" if seen & _NOT_CP1252 else "cp1252"
+    line, _ = _place(_parts(data[:place], found, final=False))
+    return found, [
+        f"The text is not UTF-8 (line {line}): read as {found}; if letters come out wrong, give "
+        "--encoding."
+    ]
+
+
+def decode_parts(source: Source, encoding: str | None) -> Iterator[str]:
     """The text part by part: in a whole one a single wide character would make all others wide."""
+    encoding = encoding or guess_encoding(source)[0]
     data, name = source.view, source.name
     _check(source, encoding)
     done = 0
@@ -125,7 +163,7 @@ class Lines:
         end: the line end behind it.
     """
 
-    def __init__(self, source: Source, encoding: str, skip: int = 0) -> None:
+    def __init__(self, source: Source, encoding: str | None, skip: int = 0) -> None:
         self.name = source.name
         self.number = 0
         self.end = ""
