@@ -277,13 +277,13 @@ def _references(
     for name in OUTSIDE:
         if name == MAJORITY or not runs.get(name):
             continue
-        test, folds = against(runs[name], runs[best], facts, protocol)
+        test, both = against(runs[name], runs[best], facts, protocol)
         if test is not None:
             theirs, ours = (
-                float(np.mean([by_fold(runs[one], "accuracy")[fold] for fold in folds]))
+                float(np.mean([by_fold(runs[one], "accuracy")[fold] for fold in both]))
                 for one in (name, best)
             )
-            found.append((theirs - ours, name, theirs, ours, test, len(folds)))
+            found.append((theirs - ours, name, theirs, ours, test, len(both)))
     if not found:
         return "", ""
     gap, name, theirs, ours, test, folds = max(found, key=lambda one: (round(one[0], 10), one[1]))

@@ -186,8 +186,10 @@ def plan_study(
         notes += [f"{table.name}: {remark}" for remark in remarks]
         shared |= pack_table(table)
         if only_plan:
-            sizes = {split.name: range(split.train_rows) for split in splits}
-            shared |= {f"{table.name}/split/{fold}/train": rows for fold, rows in sizes.items()}
+            shared |= {
+                f"{table.name}/split/{split.name}/train": range(split.train_rows)
+                for split in splits
+            }
         else:
             shared |= pack_splits(table.name, splits)
         facts[table.name] = TableFacts(
@@ -212,9 +214,9 @@ def plan_study(
         items += loss_items(table.name, folds, settings.label_noise, asked)
         sizes = [split.train_rows for split in splits]
         first = read_protocol(settings.folds).parts
-        chosen, remarks = plan_references(table, settings.references, sizes, first=first, **budget)
+        chosen, beyond = plan_references(table, settings.references, sizes, first=first, **budget)
         beside += reference_items(table.name, folds, settings.label_noise, chosen, settings.seed)
-        left_out += remarks
+        left_out += beyond
     notes += left_out
     # Last, so that they keep no loss waiting.
     return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
