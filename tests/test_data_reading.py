@@ -53,7 +53,8 @@ NOTED = [
      "1e400' is beyond float64"),
     ("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n", {}, "a: 1 × 'NA' read as missing"),
     ("a;y\n1,5;p\n2,25;q\n3;p\n", {}, "decimal ','", "--decimal ,"),
-    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {}, "Left out 'a': every value is the same; 'c': every value is missing."),
+    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {},
+     "Left out 'a': every value is the same; 'c': every value is missing."),
     ("a,c,e,f,y\n1,,x,2,p\n1,?,z,2,q\n", {},
      "Left out 'a', 'f': every value is the same; 'c': every value is missing."),
     (counted(lambda i: 2**53 + i, 9), {}, "a: integers beyond 2**53 are rounded"),
@@ -257,8 +258,11 @@ def test_ids_are_left_out_and_what_may_be_one_is_doubted(write):
     path = write("user,ticket,number,x,y\n" + rows)
     table = read_table(path)
     assert [c.name for c in table.columns] == ["number", "x"]
-    assert has_note(table, "Left out 'user': id-like text, 120 different values in 120 rows",
-                    "'ticket': id-like, 120 integers, all different; --numeric keeps it")  # fmt: skip
+    assert has_note(
+        table,
+        "Left out 'user': id-like text, 120 different values in 120 rows",
+        "'ticket': id-like, 120 integers, all different; --numeric keeps it",
+    )
     assert has_note(table, "number: id-like, 120 integers, all different; if", "--drop")
     kept = read_table(path, categorical=["user"], numeric=["ticket"], drop=["number"])
     assert [c.name for c in kept.columns] == ["user", "ticket", "x"]
