@@ -50,9 +50,9 @@ def guess_encoding(source: Source) -> tuple[str, list[str]]:
         odd += len(high)
         seen |= {*high}
         part, done = rest + part, 0
-        for found in _WIDE.finditer(part):
-            done = found.end()
-            paired += done - found.start()
+        for wide in _WIDE.finditer(part):
+            done = wide.end()
+            paired += done - wide.start()
         rest = part[max(done, len(part) - 3) :]
     marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if marked or cut or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(data):
