@@ -155,15 +155,6 @@ def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
     assert set(quick.facts["tables"]) == {"satellite47", "zoo"}  # the small ones
 
 
-def test_uci_is_the_same_twice(uci):
-    work, rows = uci
-    payload = {**work.items[0].payload, "folds": ["4a", "4b"]}  # and alone as in company
-    again = execute(replace(work.items[0], payload=payload), work.shared)
-    first = {row.key: dict(row.metrics) for row in rows}
-    assert len(again) == 2 * 3 * 3
-    assert all(dict(row.metrics) == first[row.key] for row in again)
-
-
 def test_uci_copes_with_columns_that_are_constant_in_a_half(tmp_path, short_uci):
     folder = tmp_path / "leerr-uci" / "polya"
     write_halves(folder, 60, 3)
