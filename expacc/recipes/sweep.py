@@ -21,16 +21,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from expacc.compare.serialize import unpack_split, unpack_table
-from expacc.data import SealedTest, TrainRows, find_tables, open_split, require_train_rows
-from expacc.data.collections import Found
+from expacc.data import SealedTest, TrainRows, require_train_rows
 from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.runner.items import Shared, WorkItem, load_executor
 from expacc.runner.rows import Kind, Row
@@ -114,30 +111,6 @@ def stacked(folds: Mapping[str, tuple[TrainRows, TrainRows | None, SealedTest]])
     inputs, targets = np.concatenate(features), np.concatenate(labels)
     rows = TensorTable(torch.from_numpy(inputs), torch.from_numpy(targets), classes)
     return Data(rows, places[0], {fold: test for fold, (_, _, test) in folds.items()}, places[1])
-
-
-def open_folds(
-    ask: Ask, shared: Shared, names: Sequence[str], dtype: Any = np.float32
-) -> list[dict[str, tuple[TrainRows, SealedTest]]]:
-    """An item's folds; those of one width, which can train together, are one entry.
-
-    A column that is constant in a fold's training rows is left out there.
-    """
-    table = unpack_table(ask["table"], shared)
-    widths: dict[int, dict[str, tuple[TrainRows, SealedTest]]] = {}
-    for fold in ask["folds"]:
-        split = unpack_split(table.name, fold, shared)
-        train, test, _ = open_split(table, split, methods=names, seed=ask["seed"], dtype=dtype)
-        widths.setdefault(train.features.shape[1], {})[fold] = train, test
-    return list(widths.values())
-
-
-def tables_of(folder: Path, kind: str) -> list[Found]:
-    """The tables of a folder that come with folds of a kind; none of an empty folder."""
-    try:
-        return [one for one in find_tables(folder)[0] if one.kind == kind]
-    except ValueError:
-        return []
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from expacc.compare.serialize import pack_splits, pack_table
 from expacc.data import Table, TrainRows, derive_seed, holdout, require_train_rows
 from expacc.recipes.exact import METHODS, SEEDS, TABLE_8, TABLES, Settings
@@ -27,8 +25,8 @@ from expacc.recipes.exact.protocol import (
     Regression,
     train_method,
 )
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
-from expacc.recipes.sweep import Ask, Data, Outcome, Place, Sweep, open_folds
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data, open_folds
+from expacc.recipes.sweep import Ask, Data, Outcome, Place, Sweep
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Kind
 from expacc.training import Trained
@@ -255,7 +253,7 @@ def _beyond(share: float, cut: float) -> float:
 
 def _open(ask: Ask, shared: Shared, names: Sequence[str]) -> list[Data]:
     found = []
-    for folds in open_folds(ask, shared, names, np.float64):
+    for folds in open_folds(ask, shared, names, "float64"):
         stacked = Ready.stacked([Ready.of(train) for train, _ in folds.values()])
         ready = dict(zip(folds, stacked, strict=True))
         tests = {fold: test for fold, (_, test) in folds.items()}

@@ -30,8 +30,15 @@ from expacc.recipes.leaky import (
 )
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section, number_of
 from expacc.recipes.paper import Layout, load_paper, numbers
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
-from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, open_folds, stacked, tables_of
+from expacc.recipes.recipe import (
+    RecipeOptions,
+    Work,
+    missing_data,
+    need_data,
+    open_folds,
+    tables_of,
+)
+from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.report.panels import Line, Panel, power
 from expacc.report.words import NONE, listed, looks, p_text, p_value_text, signed
 from expacc.runner.items import Shared

@@ -15,8 +15,8 @@ import numpy as np
 from expacc.data import SealedTest, Table, TrainRows
 from expacc.functional.softmax import focus_weights
 from expacc.recipes.paper import load_paper
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
-from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked, tables_of
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data, tables_of
+from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.runner.items import Shared, WorkItem
 from expacc.schedules import focus_constant, focus_gradual, focus_switch
 from expacc.training import Model, Run, TrainConfig
