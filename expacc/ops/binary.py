@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from expacc.ops.dispatch import wants_composed
-from expacc.ops.log_prob import Formula, apply_formula, compute_dtype, row_dtype
+from expacc.ops.log_prob import Formula, apply_formula
+from expacc.ops.rivals import compute_dtype, row_dtype
 
 _SMALL_ELEMENTS = 16_384
 _BLOCK_ELEMENTS_CPU = 102_400
