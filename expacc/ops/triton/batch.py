@@ -21,12 +21,20 @@ RUN_TIME = (
         "mean",
         "chunk",
     ),
-    *("skip", "through_too"),
+    *("skip", "through_too", "outer", "inner", "tiles"),
 )
 
 # ``numbers``, float64: unused, 1/divisor of the mean, D / ((count - 1) deviation²), count, mean,
 # deviation, unused, unused; then count, sum and sum of squares of every program of the moments;
 # then the rows' programs' sums of values, of weights and of D.
+
+
+@triton.jit
+def rows_of(tile, tiles, inner, ROWS: tl.constexpr):
+    """(outer, inner places, numbers, whether there are any) of a tile of rows."""
+    plane = (tile // tiles).to(tl.int64)
+    place = (tile % tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    return plane, place, plane * inner + place, place < inner
 
 
 @triton.jit
@@ -46,7 +54,8 @@ def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index
 @triton.jit(do_not_specialize=RUN_TIME)
 def moments_kernel(
     logits, target, numbers,
-    count, classes, row_stride, class_stride, target_stride, ignore_index, chunk,
+    outer, classes, inner, tiles, outer_stride, inner_stride, class_stride, target_outer,
+    target_inner, ignore_index, chunk,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Count, sum and sum of squares of the kept, unmasked logits of ``chunk`` tiles of rows."""
@@ -57,17 +66,18 @@ def moments_kernel(
     # Measured from one logit, so that a large common offset costs no digits.
     pivot = tl.load(logits).to(tl.float32)
     pivot = tl.where(tl.abs(pivot) < float("inf"), pivot, 0.0)
-    first_row = program.to(tl.int64) * chunk * ROWS
     for tile in range(chunk):
-        rows = first_row + tile * ROWS + tl.arange(0, ROWS)
-        inside = rows < count
-        label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
+        plane, row, _, inside = rows_of(program * chunk + tile, tiles, inner, ROWS)
+        inside = inside & (plane < outer)
+        labels = target + plane * target_outer + row * target_inner
+        label = tl.load(labels, mask=inside, other=ignore_index)
+        start = logits + plane * outer_stride + row * inner_stride
         kept = inside & (label != ignore_index)
         here = tl.zeros([ROWS, BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
             place = first + tl.arange(0, BLOCK)
             scores = tl.load(
-                logits + rows[:, None] * row_stride + place.to(tl.int64)[None, :] * class_stride,
+                start[:, None] + place.to(tl.int64)[None, :] * class_stride,
                 mask=kept[:, None] & (place < classes)[None, :],
                 other=float("-inf"),
             ).to(tl.float32)
