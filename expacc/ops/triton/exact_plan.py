@@ -23,13 +23,16 @@ from expacc.ops.triton.folded import fold_table
 from expacc.ops.triton.launch import (
     Launch,
     Scratch,
+    as_rows,
     counter_of,
+    gradient_strides,
     like,
+    new_gradient,
     no_stream,
     power_of_two,
     stream_of,
 )
-from expacc.ops.triton.layout import as_rows, gradient_strides, layout_of, new_gradient
+from expacc.ops.triton.layout import layout_of
 from expacc.ops.triton.long import LONG_STATS
 
 _FEW_CLASSES = 64

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from expacc.ops.dispatch import CLASS_AXIS
+
 DEFAULT_STREAM = 0
 # Said for every kernel, since newer versions of Triton do not fuse unless asked. All digits hold
 # either way: where a product must not be rounded the kernels say ``tl.fma``.
@@ -190,6 +192,27 @@ def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     if size is None or size <= _LARGEST_LIKE:
         return torch.empty(() if size is None else size, dtype=dtype, device=device)
     return torch.empty((), dtype=dtype, device=device).expand(size)  # takes no memory
+
+
+def new_gradient(logits: Tensor) -> Tensor:
+    """Uninitialised: rows one after the other for (N, C), else as the logits where they are dense."""
+    if logits.ndim == 2:
+        return torch.empty_like(logits, memory_format=torch.contiguous_format)
+    return torch.empty_like(logits)
+
+
+def gradient_strides(logits: Tensor) -> tuple[int, ...]:
+    """Those of ``new_gradient``."""
+    if logits.ndim == 2:
+        return (logits.shape[CLASS_AXIS], 1)
+    return tuple(torch.empty_like(logits, device="meta").stride())
+
+
+def as_rows(upstream: Tensor) -> Tensor:
+    """An upstream (N, d1, …) as one of numbered rows: a view, unless its layout is unusual."""
+    if not any(upstream.stride()):  # one number, as of a sum
+        return upstream.as_strided((upstream.numel(),), (0,))
+    return upstream.reshape(-1)
 
 
 class Scratch:

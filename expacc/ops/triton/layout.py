@@ -7,7 +7,6 @@ after the other, so that a segmentation map's neighbours are read together.
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from expacc.ops.dispatch import CLASS_AXIS
@@ -66,24 +65,3 @@ def layout_of(logits: Tensor, target: Tensor, gradient: tuple[int, ...]) -> Layo
     steps = (strides[CLASS_AXIS], each, gradient[CLASS_AXIS])
     found = [(outer[n], inner[n], step) for n, step in zip((1, 2, 3), steps, strict=True)]
     return Layout(outer[0], inner[0], found[0], found[1], found[2])
-
-
-def new_gradient(logits: Tensor) -> Tensor:
-    """Uninitialised: rows one after the other for (N, C), else as the logits where they are dense."""
-    if logits.ndim == 2:
-        return torch.empty_like(logits, memory_format=torch.contiguous_format)
-    return torch.empty_like(logits)
-
-
-def gradient_strides(logits: Tensor) -> tuple[int, ...]:
-    """Those of ``new_gradient``."""
-    if logits.ndim == 2:
-        return (logits.shape[CLASS_AXIS], 1)
-    return tuple(torch.empty_like(logits, device="meta").stride())
-
-
-def as_rows(upstream: Tensor) -> Tensor:
-    """An upstream (N, d1, …) as one of numbered rows: a view, unless its layout is unusual."""
-    if not any(upstream.stride()):  # one number, as of a sum
-        return upstream.as_strided((upstream.numel(),), (0,))
-    return upstream.reshape(-1)

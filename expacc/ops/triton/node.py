@@ -205,7 +205,8 @@ def _plan_of(
 
 def _maker(family: str, logits: Tensor, target: Tensor) -> Callable[..., Any] | None:
     """What makes a plan of such logits; None where their layout is none for the kernels."""
-    from expacc.ops.triton.layout import gradient_strides, layout_of
+    from expacc.ops.triton.launch import gradient_strides
+    from expacc.ops.triton.layout import layout_of
 
     if layout_of(logits, target, gradient_strides(logits)) is None:
         return None

@@ -48,7 +48,7 @@ def _masses(
     else:
         mass = tl.where(columns[None, :] == index[:, None], 1.0, 0.0)
     if smoothing != 0:
-        mass = mass * (1.0 - smoothing).to(tl.float32) + (smoothing / classes).to(tl.float32)
+        mass = (mass * (1.0 - smoothing) + smoothing / classes).to(tl.float32)
     if has_weight:
         each = tl.load(weight + columns, mask=columns < classes, other=0.0).to(tl.float32)
         each = tl.where((each >= 0) & (each < float("inf")), each, float("nan"))
@@ -79,12 +79,13 @@ def _class_parts(
         value *= factor
         slope *= factor * along
     else:
-        a = (first_number * factor).to(tl.float32)
-        b = (second_number * factor).to(tl.float32)
+        wide = tl.zeros([1, 1], tl.float64)
+        a = (wide + first_number * factor).to(tl.float32)
+        b = (wide + second_number * factor).to(tl.float32)
         prob = shares_of(x, whole[:, None], rest[:, None], EXACT)
         value = b * (1.0 - prob)
         slope = -b * prob
-        if a != 0:  # 0 · inf would be NaN
+        if first_number != 0:  # 0 · inf would be NaN
             value += a * (minus_best.to(tl.float32)[:, None] - x)
             slope -= a
     return value, slope
@@ -229,7 +230,7 @@ def soft_backward_kernel(
     """mass · slope + share · e^(z - top), the best class pull; times upstream and 1/divisor."""
     program = tl.program_id(0)
     plane, place, rows, inside = rows_of(program // segments, tiles, inner, ROWS)
-    kept, index, _, chain = _rows(
+    kept, index, _divisor, chain = _rows(
         target, weight, plane, place, inside, target_outer, target_inner, classes, ignore_index,
         has_weight, DENSE,
     )  # fmt: skip
@@ -264,7 +265,7 @@ def soft_backward_kernel(
             DENSE,
         )  # fmt: skip
         x = scores - top[:, None]
-        _, slope = _class_parts(
+        _value, slope = _class_parts(
             x, minus_best, inverse, inverse_rest, first_number, second_number, factor, shift, scale,
             CURVE, MOVED, EXACT,
         )  # fmt: skip

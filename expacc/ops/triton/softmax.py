@@ -28,13 +28,16 @@ from expacc.ops.triton.digits import shares_of, terms_of
 from expacc.ops.triton.launch import (
     Launch,
     Scratch,
+    as_rows,
     counter_of,
+    gradient_strides,
     like,
+    new_gradient,
     no_stream,
     power_of_two,
     stream_of,
 )
-from expacc.ops.triton.layout import as_rows, gradient_strides, layout_of, new_gradient
+from expacc.ops.triton.layout import layout_of
 from expacc.ops.triton.soft import SOFT_STATS, soft_backward_kernel, soft_forward_kernel
 
 # The float64 scratch: numbers of the batch, of which the second is 1/divisor of the mean; top,
@@ -44,7 +47,7 @@ _NUMBERS = 8
 _ROW_STATS = 3
 _LONGEST_BLOCK = 2048
 # Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
-_FORWARD_ELEMENTS, _TILE = 64, 1024
+_FORWARD_ELEMENTS, _SOFT_TILE, _TILE = 64, 512, 1024
 _FEW_ROWS = 8192
 _MOST_SUMS = 4096  # which the last program of the rows adds up; more take a launch of their own
 
@@ -238,11 +241,11 @@ def _forward_tile(classes: int, rows: int, across: bool, soft: bool) -> tuple[in
     block = max(4, power_of_two(classes))
     if across:  # rows are neighbours in memory
         block = min(block, 32)
-        return min(_TILE // block, power_of_two(rows)), block, 4 if soft else 1
+        return min((_SOFT_TILE if soft else _TILE) // block, power_of_two(rows)), block, 1 + 3 * soft
     if soft:
         block = min(block, _TILE)
-        height = min(_TILE // block, power_of_two(rows))
-        return height, block, max(1, height * block // 256)
+        height = min(max(1, _SOFT_TILE // block), power_of_two(rows))
+        return height, block, max(1, height * block // 128)
     if block > _LONGEST_BLOCK:
         return 1, _LONGEST_BLOCK, 4
     if block > 32:
