@@ -107,21 +107,44 @@ def soft_map_cases():
         yield F.leaky_expected_error, z, drawn(*z.shape, seed=2).softmax(1), probabilities
 
 
+def binary_cases():
+    losses = (
+        (F.binary_expected_error, {}),
+        (F.binary_leaky_expected_error, {}),
+        (F.binary_mixed_expected_error, {"ce_weight": 1.0, "error_weight": 0.0}),
+        (F.binary_exact_error, {"sigma": 0.5, "margin": 1.0}),
+        (F.binary_exact_error, {"sigma": 3.0}),
+    )
+    z = drawn(40, 60)
+    z[0] *= 10
+    hard = (drawn(40, 60, seed=1) > 0).float()
+    soft = torch.rand(40, 60, generator=torch.Generator().manual_seed(2))
+    wild = drawn(9)
+    wild[:4] = torch.tensor([math.nan, math.inf, -math.inf, 80.0])
+    labels = torch.tensor([1.0, 1.0, 0.0, 0.0, 0.3, 0.5, 0.5, 1.0, 0.0])
+    every = weights(40 * 60).view(40, 60)
+    for loss, settings in losses:
+        yield loss, z, hard, {"pos_weight": weights(60), **settings}
+        yield loss, z, soft, {"reduction": "none", "weight": every, **settings}
+        yield loss, z, soft, {"reduction": "sum", **settings}
+        yield loss, wild, labels, {"reduction": "none", **settings}
+
+
 def check(case, device="cpu", tolerance=2e-6):
     """The kernels' loss and gradient against float64's, on every row that has one."""
     loss, logits, target, keywords = case
-    weight = keywords.get("weight")
+    factors = {name: one for name, one in keywords.items() if isinstance(one, torch.Tensor)}
     leaf = logits.to(device).requires_grad_()
-    here = {} if weight is None else {"weight": weight.to(device)}
+    here = {name: one.to(device) for name, one in factors.items()}
     found = loss(leaf, target.to(device), **{**keywords, **here})
     name = type(found.grad_fn).__name__
-    assert name == "_FusedLossBackward", (name, loss, logits.shape, keywords)
+    assert name.startswith("_Fused"), (name, loss, logits.shape, keywords)
     upstream = torch.rand(found.shape, generator=torch.Generator().manual_seed(3)) + 0.5
     (grad,) = torch.autograd.grad(found, leaf, upstream.to(device))
     assert grad.shape == logits.shape
     true = logits.double().requires_grad_()
     exact = target.double() if target.is_floating_point() else target
-    wide = {} if weight is None else {"weight": weight.double()}
+    wide = {name: one.double() for name, one in factors.items()}
     expected = loss(true, exact, **{**keywords, **wide})
     (slope,) = torch.autograd.grad(expected, true, upstream.double())
     for ours, theirs in ((found.detach().cpu(), expected.detach()), (grad.cpu(), slope)):

@@ -122,7 +122,13 @@ def exact():
 
 
 def binary():
-    pass
+    from expacc.ops.triton.binary import _Plan
+
+    tensors = (torch.randn(64, 100),) * 4
+    for kind, summed in (("mixture", True), ("exact", False)):
+        plan = _Plan(tensors, (True, True), kind, summed, 1.0, torch.float32)
+        values, _ = plan.forward(tensors, (0.1, 1.0))
+        plan.backward(tensors, (0.1, 1.0), None, torch.ones_like(values))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from kernel_cases import check
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("group", ["curves", "soft", "maps", "soft_maps", "exact_maps"])
+@pytest.mark.parametrize("group", ["curves", "soft", "maps", "soft_maps", "exact_maps", "binaries"])
 def test_interpreted(group):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__)), group]
@@ -23,13 +23,15 @@ def test_interpreted(group):
 
 def as_if_on_a_gpu():
     from expacc import contract
-    from expacc.functional import normalized, softmax
+    from expacc.functional import binary, normalized, softmax
     from expacc.ops import dispatch
     from expacc.ops.triton import node
 
-    for module in (contract, normalized, softmax, dispatch, node):
+    for module in (contract, binary, normalized, softmax, dispatch, node):
         module.is_plain_batch = lambda *_: True
-    dispatch.tried = lambda plan, *_: plan  # an error is one
+    from expacc.ops.triton import binary as kernels
+
+    dispatch.tried = kernels.tried = lambda plan, *_: plan  # an error is one
 
 
 def curves():
@@ -59,6 +61,11 @@ def exact_maps():
     from expacc.functional import exact_error
 
     for case in kernel_cases.map_cases(exact_error):
+        check(case)
+
+
+def binaries():
+    for case in kernel_cases.binary_cases():
         check(case)
 
 

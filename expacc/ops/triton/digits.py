@@ -5,7 +5,7 @@ import triton.language as tl
 
 
 @triton.jit
-def _split_exp(x):
+def split_exp(x):
     """(q, 2^k) with e^x = (1 + q) 2^k, q to the last bit; the hardware's e^x is two bits short."""
     gone = x < -100.0
     x = tl.where(gone, -100.0, x)  # so that -inf leaves no NaN; a NaN stays
@@ -24,7 +24,7 @@ def _split_exp(x):
 def terms_of(x, EXACT: tl.constexpr):
     """e^x to be summed: in float64 where float32 has the digits to tell."""
     if EXACT:
-        q, power = _split_exp(x)
+        q, power = split_exp(x)
         terms = ((1.0 + q) * power).to(tl.float64)
     else:
         terms = tl.exp(x)
@@ -36,5 +36,5 @@ def shares_of(x, share, rest, EXACT: tl.constexpr):
     """(share + rest) e^x, rounded once where float32 has the digits to tell."""
     if not EXACT:
         return tl.exp(x) * share
-    q, power = _split_exp(x)
+    q, power = split_exp(x)
     return (share + tl.fma(q, share, rest)) * power
