@@ -60,7 +60,7 @@ def soft_maps():
 def exact_maps():
     from expacc.functional import exact_error
 
-    for case in kernel_cases.map_cases(exact_error):
+    for case in kernel_cases.map_cases(exact_error, long=True):
         check(case)
 
 

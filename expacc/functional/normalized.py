@@ -61,7 +61,9 @@ def _reduce_again(batch: Labelled, _: object, __: object, loss: RowLoss) -> Tens
     return _reduce_read(loss, read_batch(*batch, 0.0))
 
 
-_NOTHING = Formula(torch.zeros_like, lambda u, prob: torch.zeros_like(u), curve=("mixture", 0.0, 0.0))
+_NOTHING = Formula(
+    torch.zeros_like, lambda u, prob: torch.zeros_like(u), curve=("mixture", 0.0, 0.0)
+)
 
 
 def _reduce_read(loss: RowLoss, batch: Batch) -> Tensor:

@@ -67,8 +67,8 @@ def moments_kernel(
     pivot = tl.load(logits).to(tl.float32)
     pivot = tl.where(tl.abs(pivot) < float("inf"), pivot, 0.0)
     for tile in range(chunk):
-        plane, row, _, inside = rows_of(program * chunk + tile, tiles, inner, ROWS)
-        inside = inside & (plane < outer)
+        plane, row, _, _ = rows_of(program * chunk + tile, tiles, inner, ROWS)
+        inside = row < tl.where(plane < outer, inner, 0)
         labels = target + plane * target_outer + row * target_inner
         label = tl.load(labels, mask=inside, other=ignore_index)
         start = logits + plane * outer_stride + row * inner_stride

@@ -53,7 +53,9 @@ def _mixture(z, a, b):
 def _exact_side(lead, unit, limit, FAST: tl.constexpr):
     """EXACT of a yes and its slope; a lead beyond the limit counts as the limit."""
     moves = (lead > limit) == 0
-    y = tl.where(moves, lead, limit) * (unit * (1.4142135623730951 * TO_Y))  # from x = 2 unit lead/√2
+    y = tl.where(moves, lead, limit) * (
+        unit * (1.4142135623730951 * TO_Y)
+    )  # from x = 2 unit lead/√2
     density = tl.exp2(-(y * y))
     other = density * tail_of(y, FAST)
     value = tl.where(y > 0, other, 1.0 - other)

@@ -163,7 +163,11 @@ def many_backward_kernel(
             result -= through_deviation(scores / shrink, numbers, slope)
     tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
     out += plane * grad_outer + place * grad_inner
-    tl.store(out + columns.to(tl.int64) * grad_class, result.to(out.dtype.element_ty), mask=columns < classes)
+    tl.store(
+        out + columns.to(tl.int64) * grad_class,
+        result.to(out.dtype.element_ty),
+        mask=columns < classes,
+    )
 
 
 @triton.jit(do_not_specialize=RUN_TIME)

@@ -241,7 +241,11 @@ def _forward_tile(classes: int, rows: int, across: bool, soft: bool) -> tuple[in
     block = max(4, power_of_two(classes))
     if across:  # rows are neighbours in memory
         block = min(block, 32)
-        return min((_SOFT_TILE if soft else _TILE) // block, power_of_two(rows)), block, 1 + 3 * soft
+        return (
+            min((_SOFT_TILE if soft else _TILE) // block, power_of_two(rows)),
+            block,
+            1 + 3 * soft,
+        )
     if soft:
         block = min(block, _TILE)
         height = min(max(1, _SOFT_TILE // block), power_of_two(rows))
