@@ -17,7 +17,7 @@ from expacc.ops.dispatch import CURVES, Spec
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("group", ["softmax", "exact", "binary"])
+@pytest.mark.parametrize("group", ["softmax", "exact", "soft_exact", "binary"])
 def test_compiled(group, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, "-W", "error", str(Path(__file__)), group]
@@ -119,6 +119,16 @@ def exact():
             flags = (None, True, True, False, True)
             plan = ExactPlan(logits, target, None, -100, reduction, torch.float32, *flags)
             step(plan, logits, target, None, 1.0, 5.0)
+
+
+def soft_exact():
+    from expacc.ops.triton.exact_soft_plan import SoftExactPlan
+
+    for logits, target in (batch(64, 10, torch.float32), batch(64, 300, torch.bfloat16)):
+        for given, reduction in ((target, "mean"), (logits.float().softmax(1), "none")):
+            more = (None, True, 0.1, True)
+            plan = SoftExactPlan(logits, given, None, -100, reduction, torch.float32, *more)
+            step(plan, logits, given, None, 1.0, 5.0)
 
 
 def binary():

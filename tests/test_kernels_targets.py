@@ -13,7 +13,7 @@ from kernel_cases import check
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("group", ["curves", "soft", "maps", "soft_maps", "exact_maps", "binaries"])
+@pytest.mark.parametrize("group", ["curves", "soft", "maps", "soft_maps", "exact_maps", "soft_exact", "binaries"])
 def test_interpreted(group):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__)), group]
@@ -62,6 +62,11 @@ def exact_maps():
 
     for case in kernel_cases.map_cases(exact_error, long=True):
         check(case)
+
+
+def soft_exact():
+    for case in kernel_cases.soft_exact_cases():
+        check(case, tolerance=1e-5)
 
 
 def binaries():

@@ -113,10 +113,13 @@ def exact_error(
         and type(log) is bool
         and (margin is None or (type(margin) in (float, int) and 0 < margin < math.inf))
         and (type(sigma) not in (float, int) or 0 < sigma < math.inf)
-        and label_smoothing == 0
+        and type(label_smoothing) in (float, int)
+        and 0 <= label_smoothing <= 1
+        and isinstance(target, Tensor)
     ):  # nothing here that the checks below would refuse
         shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_exact(shared, sigma, margin, standardize, log, impl, exact_error)
+        flags = (sigma, margin, standardize, log, impl, exact_error, label_smoothing)
+        fused = fused_exact(shared, *flags)
         if fused is not None:
             return fused
     check_choice("noise", noise, tuple(NOISES))

@@ -55,7 +55,7 @@ CURVES = (
 
 # Whether 'auto' takes a family's kernels where it can, or only 'triton' does. All of the tests in
 # tests/gpu have passed on a GPU: see docs/kernels.md.
-BY_DEFAULT = {"mixture": True, "exact": True}
+BY_DEFAULT = {"mixture": True, "exact": True, "soft exact": True}
 
 # The C++ node, once ``build_native`` was called.
 native_library: Any = None
@@ -135,7 +135,7 @@ def _is_plain_target(target: Tensor, logits: Tensor, ignore_index: int, family: 
     if target.dtype == torch.int64:
         return target.shape == logits.shape[:1] + logits.shape[2:]
     return (
-        family == "mixture"
+        family != "exact"
         and target.is_floating_point()
         and target.shape == logits.shape
         and not target.requires_grad

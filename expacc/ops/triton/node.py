@@ -50,10 +50,12 @@ def fused_exact(
     log: bool,
     impl: str,
     reference: Callable[..., Tensor],
+    smoothing: float = 0.0,
 ) -> Tensor | None:
     """EXACT with normal noise of a batch; None if it is none for the kernels.
 
     Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
+    Of probabilities, or with smoothing, there are kernels without margin and log.
     ``reference`` is the loss itself, for those who differentiate many upstreams as one.
     """
     if impl == "reference" or not is_plain_batch(*batch[:2]):
@@ -61,6 +63,11 @@ def fused_exact(
     if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
         sigma = sigma.to(torch.float32)
     gradient = batch[0].requires_grad and torch.is_grad_enabled()
+    if smoothing != 0 or batch[1].is_floating_point():
+        if margin is not None or log:
+            return None
+        more = (impl, standardize, smoothing, gradient)
+        return _fused("soft exact", batch, (sigma, math.inf), more, reference, None)
     flags = (margin is not None, standardize, log, gradient)
     limit = math.inf if margin is None else margin
     return _fused("exact", batch, (sigma, limit), (impl, *flags), reference, None)
@@ -210,7 +217,7 @@ def _maker(family: str, logits: Tensor, target: Tensor) -> Callable[..., Any] | 
 
     if layout_of(logits, target, gradient_strides(logits)) is None:
         return None
-    return _curve_plan if family == "mixture" else _exact_plan
+    return {"mixture": _curve_plan, "exact": _exact_plan}.get(family, _soft_exact_plan)
 
 
 def _curve_plan(batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]) -> Any:
@@ -239,8 +246,29 @@ _TWICE = (
 def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[..., Tensor]) -> Any:
     from expacc.ops.triton.exact_plan import ExactPlan
 
-    ignore_index, reduction = batch[3:]
     limited, standardize, log, _ = flags
+    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
+    plan = ExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *flags)
+    plan.reference = _composed_exact(batch, reference, limited, standardize=standardize, log=log)
+    return plan
+
+
+def _soft_exact_plan(batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]) -> Any:
+    from expacc.ops.triton.exact_soft_plan import SoftExactPlan
+
+    standardize, smoothing, _ = more
+    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
+    plan = SoftExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *more)
+    settings = {"standardize": standardize, "label_smoothing": smoothing}
+    plan.reference = _composed_exact(batch, reference, False, **settings)
+    return plan
+
+
+def _composed_exact(
+    batch: Batch, reference: Callable[..., Tensor], limited: bool, **settings: Any
+) -> Callable[..., Tensor]:
+    """EXACT by operations, for many upstreams as one."""
+    ignore_index, reduction = batch[3:]
 
     def composed(logits: Tensor, target: Tensor, weight: Any, *rest: Any) -> Tensor:
         sigma, margin, _, again = rest
@@ -255,15 +283,11 @@ def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[...,
                 reduction=reduction,
                 sigma=sigma,
                 margin=margin if limited else None,
-                standardize=standardize,
-                log=log,
                 impl="reference",
+                **settings,
             )
 
-    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
-    plan = ExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *flags)
-    plan.reference = composed
-    return plan
+    return composed
 
 
 def _is_constant(sigma: float | Tensor, logits: Tensor) -> bool:

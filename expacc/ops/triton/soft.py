@@ -16,7 +16,7 @@ SOFT_STATS = 5  # of a row, for backward: top, share, pull, log of the sum, the 
 
 
 @triton.jit
-def _rows(
+def soft_rows(
     target, weight, plane, place, inside, target_outer, target_inner, classes, ignore_index,
     has_weight, DENSE: tl.constexpr,
 ):  # fmt: skip
@@ -37,7 +37,7 @@ def _rows(
 
 
 @triton.jit
-def _masses(
+def masses_of(
     start, weight, index, allowed, columns, classes, target_class, has_weight, smoothing,
     DENSE: tl.constexpr,
 ):  # fmt: skip
@@ -111,7 +111,7 @@ def soft_forward_kernel(
     """Values (or their sum over this program's rows), and what every row's gradient needs."""
     program = tl.program_id(0)
     plane, place, rows, inside = rows_of(program, tiles, inner, ROWS)
-    kept, index, divisor, chain = _rows(
+    kept, index, divisor, chain = soft_rows(
         target, weight, plane, place, inside, target_outer, target_inner, classes, ignore_index,
         has_weight, DENSE,
     )  # fmt: skip
@@ -176,7 +176,7 @@ def soft_forward_kernel(
             mask=allowed,
             other=float("-inf"),
         ).to(tl.float32)
-        mass = _masses(
+        mass = masses_of(
             masses, weight, index, allowed, columns, classes, target_class, has_weight, smoothing,
             DENSE,
         )  # fmt: skip
@@ -230,7 +230,7 @@ def soft_backward_kernel(
     """mass · slope + share · e^(z - top), the best class pull; times upstream and 1/divisor."""
     program = tl.program_id(0)
     plane, place, rows, inside = rows_of(program // segments, tiles, inner, ROWS)
-    kept, index, _divisor, chain = _rows(
+    kept, index, _divisor, chain = soft_rows(
         target, weight, plane, place, inside, target_outer, target_inner, classes, ignore_index,
         has_weight, DENSE,
     )  # fmt: skip
@@ -260,7 +260,7 @@ def soft_backward_kernel(
         scores = tl.load(
             start[:, None] + along * class_stride, mask=allowed, other=0.0
         ).to(tl.float32)  # fmt: skip
-        mass = _masses(
+        mass = masses_of(
             masses, weight, index, allowed, columns, classes, target_class, has_weight, smoothing,
             DENSE,
         )  # fmt: skip
