@@ -1,7 +1,8 @@
 """The losses on a GPU against ``F.cross_entropy``: time forward and backward, and memory.
 
 Medians of ``triton.testing.do_bench`` in several rounds, ours and torch's in turns; a ratio is the
-median over rounds of ours to eager ``F.cross_entropy`` of the same kind of target in the same round.
+median over rounds of ours to eager ``F.cross_entropy`` of the same kind of target in the same
+round.
 Peak memory is what forward and backward need beside the logits, their gradient included, over the
 size of the logits. Of a batch so small that the device waits, the processor's time of a step is
 measured too, for each way to launch.

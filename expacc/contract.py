@@ -12,6 +12,7 @@ A loss of 256×10 logits takes microseconds, so the path of a good call makes fe
 sentences for bad input are in ``expacc.errors``.
 """
 
+import functools
 import math
 from typing import Literal, NamedTuple
 
@@ -316,7 +317,25 @@ def read_spec(
     share: float = 0.0,
 ) -> Spec:
     """A curve of the kernels, its numbers checked."""
-    number = read_shift(shift, logits.shape[CLASS_AXIS] if logits.ndim > 1 else len(logits))
+    classes = logits.shape[CLASS_AXIS] if logits.ndim > 1 else len(logits)
+    numbers = (curve, classes, label_smoothing, shift, scale, factor, share)
+    try:
+        return _checked_spec(*numbers)
+    except TypeError:  # nothing to remember it by, or no number
+        return _checked_spec.__wrapped__(*numbers)
+
+
+@functools.lru_cache(256, typed=True)
+def _checked_spec(
+    curve: str,
+    classes: int,
+    label_smoothing: float,
+    shift: Shift,
+    scale: float,
+    factor: float,
+    share: float,
+) -> Spec:
+    number = read_shift(shift, classes)
     errors.check_number("scale", scale, low=0, open_low=True)
     errors.check_number("label_smoothing", label_smoothing, low=0, high=1)
     return Spec(curve, factor, number, float(scale), share, float(label_smoothing))

@@ -13,7 +13,9 @@ from kernel_cases import check
 
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
-@pytest.mark.parametrize("group", ["curves", "soft", "maps", "soft_maps", "exact_maps", "soft_exact", "binaries"])
+@pytest.mark.parametrize(
+    "group", ["curves", "soft", "maps", "soft_maps", "exact_maps", "soft_exact", "binaries"]
+)
 def test_interpreted(group):
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(Path(__file__)), group]

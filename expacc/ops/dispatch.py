@@ -267,7 +267,7 @@ def note_last(family: str, plan: Any, kind: tuple[Any, ...], more: tuple[Any, ..
 
 
 def tried(plan: Any, gradient: bool, *arguments: Any) -> Any:
-    """The plan, if a first launch forward and one backward succeed; else None, and a remark says why.
+    """The plan, if a first launch forward and one backward succeed; else None, and a remark why.
 
     Triton needs a C compiler and knows not every GPU: a loss that nobody asked for kernels must not
     fail for that, nor a program that takes warnings for errors.

@@ -236,15 +236,15 @@ def fused_binary_loss(
     dtype: torch.dtype,
     again: Callable[[Tensor], Tensor],
 ) -> Tensor | None:
-    """``scale`` times a curve of contiguous tensors on a GPU, or its sum; None if none is to be had.
+    """``scale`` times a curve of contiguous tensors on a GPU, or its sum; None if there is none.
 
     Args:
         logits: float32, bfloat16 or float16, not empty.
         target: of the same shape.
         weight: of the same shape, or None.
         pos_weight: one for each of the last axis, or None.
-        curve: its name, and the weights of cross entropy and of the error; or for 'exact', the unit of
-            the lead and the largest lead.
+        curve: its name, and the weights of cross entropy and of the error; or for 'exact', the
+            unit of the lead and the largest lead.
         summed: return the sum.
         scale: of every element.
         dtype: of the result.

@@ -1,7 +1,8 @@
 """Curves over u = log p as device functions: value and slope, the factor of their formula aside.
 
 A curve is a number of ``CURVES`` and two parameters; which formula is which curve, it says itself
-(``Formula.curve``). Everything is float64, one number per row or, for class probabilities, per class.
+(``Formula.curve``). Everything is float64, one number per row or, for class probabilities, per
+class.
 """
 
 import triton

@@ -32,7 +32,8 @@ def many_rows_kernel(
     logits, target, weight, sigmas, values, dots, stats, numbers, counter, table,
     sigma: "fp32", margin: "fp32",  # noqa: F821
     count, classes, inner, parts, each, stats_stride, outer_stride, inner_stride, class_stride,
-    target_outer, target_inner, sigma_stride, ignore_index, has_weight, has_sigmas, standardize, log, reduction, gradient,
+    target_outer, target_inner, sigma_stride, ignore_index, has_weight, has_sigmas, standardize,
+    log, reduction, gradient,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The loss of ``each`` rows, or its sum; and what their gradients need."""
@@ -106,7 +107,8 @@ def many_backward_kernel(
     logits, target, weight, sigmas, upstream, stats, out, numbers,
     sigma: "fp32", margin: "fp32",  # noqa: F821
     count, classes, inner, blocks, stats_stride, outer_stride, inner_stride, class_stride,
-    target_outer, target_inner, grad_outer, grad_inner, grad_class, sigma_stride, upstream_stride, ignore_index, has_weight, has_sigmas, standardize, reduction,
+    target_outer, target_inner, grad_outer, grad_inner, grad_class, sigma_stride, upstream_stride,
+    ignore_index, has_weight, has_sigmas, standardize, reduction,
     BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block of columns of one row."""

@@ -189,11 +189,10 @@ class ExactPlan:
             each_row = classes * logits.element_size() // _FLOAT_BYTES
         self.table = () if self.few else (fold_table(device),)
         flags = (sigma_stride, ignore_index, *has, int(standardize), int(log), kind, int(gradient))
-        ints: tuple[int, ...]
         on_gpu = logits.is_cuda
         if self.few:
             sizes = (classes, layout.inner, layout.tiles(height), parts)
-            ints = (*sizes, *strides, *layout.gradient, *flags, int(self.at_once))
+            ints: tuple[int, ...] = (*sizes, *strides, *layout.gradient, *flags, int(self.at_once))
             constants: tuple[Any, ...] = (height, groups, on_gpu)
             self.rows_launch = Launch(rows_kernel, programs, device, ints, constants, options)
         else:
@@ -307,6 +306,8 @@ class ExactPlan:
             options = {"num_warps": 8}
             dot_launch = Launch(dot_kernel, 1, self.device, (self.count, stride), (4096,), options)
         flags, layout = (int(self.standardize), self.kind), self.layout
+        ints: tuple[int, ...]
+        rest: tuple[int, ...]
         if self.few:
             block = max(4, power_of_two(self.classes))
             rows = min(1024 // block, power_of_two(min(layout.inner, 1024)))

@@ -5,9 +5,10 @@ costs beyond one of b, the loss is Σ_{i≠b} mass_i + V,
 
     V = Σ e_j P_j = ∫ A e^T dz,    ∂V/∂s_i = ∫ h_i e^T (e_i H - A) dz,
 
-where T = Σ log Φ over all classes, h = φ/Φ, H = Σ h and A = Σ e h. The integrand is that of an upset
-of b, so search, interval and nodes are those of ``long.py`` for a row whose label is b and which is
-ahead. Forward leaves of every node its place and its two factors of h_i; backward adds them up.
+where T = Σ log Φ over all classes, h = φ/Φ, H = Σ h and A = Σ e h. The integrand is that of an
+upset of b, so search, interval and nodes are those of ``long.py`` for a row whose label is b and
+which is ahead. Forward leaves of every node its place and its two factors of h_i; backward adds
+them up.
 """
 
 import triton
@@ -36,8 +37,8 @@ from expacc.ops.triton.integral import (
 from expacc.ops.triton.long import LONG_NODES, deep_of, distances_of, long_nodes
 from expacc.ops.triton.soft import masses_of, soft_rows
 
-# Of a row: places, factors of e_i h_i and of h_i; then the second score, the best class, the mass of
-# the best, whether densities are scaled, and its own gradient.
+# Of a row: places, factors of e_i h_i and of h_i; then the second score, the best class, its mass,
+# whether densities are scaled, and its own gradient.
 SOFT_ROW = tl.constexpr(56)
 
 
@@ -281,8 +282,8 @@ def soft_exact_backward_kernel(
     plane = row // inner
     place = row - plane * inner
     kept, index, _factor, chain = soft_rows(
-        target, weight, plane, place, row < count, target_outer, target_inner, classes, ignore_index,
-        has_weight, DENSE,
+        target, weight, plane, place, row < count, target_outer, target_inner, classes,
+        ignore_index, has_weight, DENSE,
     )  # fmt: skip
     columns = first + tl.arange(0, BLOCK)
     result = tl.zeros([BLOCK], tl.float32)

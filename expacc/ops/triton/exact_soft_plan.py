@@ -1,4 +1,4 @@
-"""Launching EXACT of class probabilities and smoothed labels: two launches forward, one backward."""
+"""Launching EXACT of class probabilities and smoothed labels: two launches forward, one back."""
 
 from typing import Any
 

@@ -1,10 +1,11 @@
 """Launching a Triton kernel without Triton's look at every argument.
 
-At a launch by ``kernel[grid](...)`` Triton binds and inspects each argument to choose among compiled
-variants: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for each kind of
-batch, with all but addresses and a few floats in place. What its first launch returns, a compiled
-kernel, is from then on launched itself, ``compiled[grid](...)``, with addresses for tensors. That is
-tried once: a Triton that refuses it gets every launch by the kernel, slower and never wrong.
+At a launch by ``kernel[grid](...)`` Triton binds and inspects each argument to choose among
+compiled variants: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for each
+kind of batch, with all but addresses and a few floats in place. What its first launch returns, a
+compiled kernel, is from then on launched itself, ``compiled[grid](...)``, with addresses for
+tensors. That is tried once: with a Triton that refuses it every launch is by the kernel, slower and
+never wrong.
 """
 
 import re
@@ -34,7 +35,7 @@ class Compiled(NamedTuple):
 
 
 class Launch:
-    """A kernel of tensors, floats, fixed numbers and constants, in this order, for one kind of batch.
+    """A kernel of tensors, floats, fixed numbers and constants, in this order; one kind of batch.
 
     Args:
         kernel: a Triton function.
@@ -195,7 +196,7 @@ def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def new_gradient(logits: Tensor) -> Tensor:
-    """Uninitialised: rows one after the other for (N, C), else as the logits where they are dense."""
+    """Uninitialised: rows one after the other for (N, C), else as the logits if they are dense."""
     if logits.ndim == 2:
         return torch.empty_like(logits, memory_format=torch.contiguous_format)
     return torch.empty_like(logits)

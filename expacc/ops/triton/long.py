@@ -103,7 +103,7 @@ def long_nodes(
     start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, best, exact,
     wide_scale, ahead, centre, count, mode, BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """(mode, right end, reach, skew, nodes before the mode, Σ squares at the mode), from a start."""
+    """(mode, right end, reach, skew, nodes before it, Σ squares at the mode), from a start."""
     curve = mode * 0.0 + 1.0
     steps = 0
     while steps < 40:

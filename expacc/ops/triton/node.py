@@ -17,8 +17,8 @@ from torch import Tensor
 from expacc.ops import dispatch
 from expacc.ops.dispatch import PLANS, Spec, is_plain_batch, wants_composed
 
-# Logits, target, weight, ignore_index, reduction; and the two numbers of a loss: those of a curve (of
-# a mixture, the weights of cross entropy and of the error), or sigma and margin.
+# Logits, target, weight, ignore_index, reduction; and the two numbers of a loss: those of a curve
+# (of a mixture, the weights of cross entropy and of the error), or sigma and margin.
 Batch = tuple[Tensor, Tensor, Tensor | None, int, Any]
 Numbers = tuple[Any, float]
 
@@ -36,8 +36,8 @@ def fused_curve(
 ) -> Tensor | None:
     """A curve over log p with these numbers, of a batch; None if it is none for the kernels.
 
-    ``reference(batch, numbers, spec, loss)`` is the loss itself, for those who differentiate twice, or
-    many upstreams as one; ``loss`` is all that it needs besides.
+    ``reference(batch, numbers, spec, loss)`` is the loss itself, for those who differentiate twice,
+    or many upstreams as one; ``loss`` is all that it needs besides.
     """
     return _fused("mixture", batch, numbers, (impl, spec), reference, loss)
 
@@ -108,7 +108,7 @@ def _fused(
 
 
 class _FusedLoss(torch.autograd.Function):
-    """A loss of a batch, reduced; ``rest`` is the weight, two numbers, and what a reference needs."""
+    """A loss of a batch, reduced; ``rest``: the weight, two numbers, and what a reference needs."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
@@ -217,7 +217,8 @@ def _maker(family: str, logits: Tensor, target: Tensor) -> Callable[..., Any] | 
 
     if layout_of(logits, target, gradient_strides(logits)) is None:
         return None
-    return {"mixture": _curve_plan, "exact": _exact_plan}.get(family, _soft_exact_plan)
+    makers = {"mixture": _curve_plan, "exact": _exact_plan, "soft exact": _soft_exact_plan}
+    return makers[family]
 
 
 def _curve_plan(batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]) -> Any:
@@ -253,7 +254,9 @@ def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[...,
     return plan
 
 
-def _soft_exact_plan(batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]) -> Any:
+def _soft_exact_plan(
+    batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]
+) -> Any:
     from expacc.ops.triton.exact_soft_plan import SoftExactPlan
 
     standardize, smoothing, _ = more
