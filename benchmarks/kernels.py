@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument(
         "--repeat", type=int, default=25, help="milliseconds of each in a round (default 25)"
     )
-    parser.add_argument("--rounds", type=int, default=7, help="default 7")
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     parser.add_argument("--native", action="store_true", help="also launch from C++, built for it")
     parser.add_argument("--only", default="", help="rows whose name has this")

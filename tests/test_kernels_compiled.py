@@ -108,6 +108,11 @@ def softmax():
     curve(maps, labels)
     curve(maps, labels, "none")
     curve(maps, maps.softmax(1))
+    long = torch.randn(2, 40, 8, 8), torch.randint(0, 40, (2, 8, 8))
+    for settings in ({"share": 1.0}, {"shift": 1.0}, {"smoothing": 0.1, "shift": 1.0}):
+        curve(*long, **settings)
+        curve(*batch(8, 5000, torch.float32), **settings)
+    curve(*batch(8, 5000, torch.float16), share=1.0)
 
 
 def exact():

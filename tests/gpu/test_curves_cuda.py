@@ -48,6 +48,22 @@ def test_as_float64(group, piece):
         check(case, "cuda", 1e-5 if group == "soft exact" else 2e-6)
 
 
+@pytest.mark.parametrize("classes", [100, 1000, 5000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_many_classes_as_float64(classes, dtype):
+    z = kernel_cases.drawn(33, classes, spread=3.0).to(dtype)
+    t = kernel_cases.drawn(33, classes, seed=1).softmax(1)
+    y = kernel_cases.labels_of(z)
+    tolerance = 1e-5 if dtype == torch.float32 else 8e-3
+    for loss in (leaky_expected_error, exact_error):
+        for keywords in ({}, {"reduction": "none"}):
+            check((loss, z, t, keywords), "cuda", tolerance)
+            check((loss, z, y, {"label_smoothing": 0.1, **keywords}), "cuda", tolerance)
+    for settings in ({}, {"shift": "auto", "scale": 2.0}):
+        check((leaky_expected_error, z, y, settings), "cuda", tolerance)
+    check((normalized_cross_entropy, z, y, {}), "cuda", tolerance)
+
+
 def batch(rows=64, classes=10, dtype=torch.float32):
     generator = torch.Generator("cuda").manual_seed(0)
     logits = torch.randn(rows, classes, device="cuda", generator=generator) * 3
