@@ -180,6 +180,32 @@ def finish(numbers, partial, parts, out, mean, through_too, BLOCK: tl.constexpr)
     tl.store(out, rounded(result, out))
 
 
+@triton.jit
+def leave(
+    value, factor, rows, inside, values, scratch, parts, counter, reduction, at_once,
+    SUMS: tl.constexpr,
+):  # fmt: skip
+    """A program's values, or their sum and that of the weights; the last program adds all up."""
+    if reduction == 0:
+        tl.store(values + rows, rounded(value, values), mask=inside)
+    else:
+        program = tl.program_id(0)
+        programs = tl.num_programs(0)
+        tl.store(parts + program, tl.sum(value, 0))
+        tl.store(parts + programs + program, tl.sum(factor, 0))
+        if at_once:  # noqa: SIM102
+            if is_last(counter):
+                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
+                tl.store(counter, 0)
+
+
+@triton.jit
+def scores_of(start, columns, class_stride, allowed, other):
+    """Scores of rows at ``start`` in these columns, (rows, columns), float32."""
+    place = start[:, None] + columns.to(tl.int64)[None, :] * class_stride
+    return tl.load(place, mask=allowed, other=other).to(tl.float32)
+
+
 @triton.jit(do_not_specialize=RUN_TIME)
 def finish_kernel(numbers, out, skip, parts, mean, through_too, BLOCK: tl.constexpr):
     """``finish`` by itself, where there are too many sums for a program of the rows."""

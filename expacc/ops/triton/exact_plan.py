@@ -32,7 +32,7 @@ from expacc.ops.triton.launch import (
     power_of_two,
     stream_of,
 )
-from expacc.ops.triton.layout import layout_of
+from expacc.ops.triton.layout import Layout, layout_of
 from expacc.ops.triton.long import LONG_STATS
 
 _FEW_CLASSES = 64
@@ -104,6 +104,26 @@ def _fits_gradient(logits: Tensor, few: bool) -> bool:
     return aligned and row_bytes >= LONG_STATS * _FLOAT_BYTES and classes <= _BACKWARD_BLOCK
 
 
+def plan_moments(
+    layout: Layout,
+    classes: int,
+    device: torch.device,
+    labels: tuple[int, ...],
+    ignore_index: int,
+) -> tuple[Launch, int]:
+    """The launch of the moments of logits, labels having these strides; and its programs."""
+    block = min(4096, max(4, power_of_two(classes)))
+    height = max(1, 4096 // block)
+    along = layout.tiles(height)
+    tiles = along * layout.outer
+    chunk = -(-tiles // int(MOST_PARTS.value))
+    parts = -(-tiles // chunk)
+    sizes = (layout.outer, classes, layout.inner, along)
+    fixed = (*sizes, *layout.logits, *labels, ignore_index, chunk)
+    options = {"num_warps": 8}
+    return Launch(moments_kernel, parts, device, fixed, (height, block), options), parts
+
+
 class Saved(NamedTuple):
     """What backward needs: rows' gradients or summaries, the batch's numbers, the rows' dots."""
 
@@ -160,7 +180,7 @@ class ExactPlan:
         has = (int(weight is not None), int(sigma is not None))
         parts = 0
         if standardize:
-            parts = self._plan_moments(strides, ignore_index)
+            parts = self._plan_moments(layout.target[:2], ignore_index)
         if self.few:
             height, groups, options = _few(classes, min(layout.inner, 1024))
             programs = layout.tiles(height) * layout.outer
@@ -211,19 +231,9 @@ class ExactPlan:
         self.call: Any = None  # what it was made for, and the same loss by operations of torch
         self.reference: Any = None
 
-    def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
-        block = min(4096, max(4, power_of_two(self.classes)))
-        height = max(1, 4096 // block)
-        layout = self.layout
-        along = layout.tiles(height)
-        tiles = along * layout.outer
-        chunk = -(-tiles // int(MOST_PARTS.value))
-        parts = -(-tiles // chunk)
-        ints = (layout.outer, self.classes, layout.inner, along, *strides, ignore_index, chunk)
-        options = {"num_warps": 8}
-        self.moments_launch = Launch(
-            moments_kernel, parts, self.device, ints, (height, block), options
-        )
+    def _plan_moments(self, labels: tuple[int, ...], ignore_index: int) -> int:
+        found = plan_moments(self.layout, self.classes, self.device, labels, ignore_index)
+        self.moments_launch, parts = found
         return parts
 
     def forward(

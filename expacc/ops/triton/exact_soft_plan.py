@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from expacc.ops.dispatch import REDUCTIONS
-from expacc.ops.triton.batch import MOST_PARTS, dot_kernel, moments_kernel
+from expacc.ops.triton.batch import dot_kernel
+from expacc.ops.triton.exact_plan import plan_moments
 from expacc.ops.triton.exact_soft import (
     SOFT_ROW,
     soft_exact_backward_kernel,
@@ -76,7 +77,12 @@ class SoftExactPlan:
         count, classes = layout.rows, self.classes
         places = () if self.kind else logits.shape[:1] + logits.shape[2:]
         self.values = torch.empty((), dtype=dtype, device=device).expand(places)
-        parts = self._plan_moments(ignore_index) if standardize else 0
+        parts = 0
+        if standardize:
+            labels, ignored = (layout.target[:2], ignore_index)
+            if self.dense:
+                labels, ignored = (0, 0), -1
+            self.moments_launch, parts = plan_moments(layout, classes, device, labels, ignored)
         self.each = -(-count // _MOST_PROGRAMS)
         programs = -(-count // self.each)
         self.size = 8 + 3 * parts + 3 * programs
@@ -96,23 +102,6 @@ class SoftExactPlan:
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
         self.call: Any = None  # what it was made for, and the same loss by operations of torch
         self.reference: Any = None
-
-    def _plan_moments(self, ignore_index: int) -> int:
-        layout = self.layout
-        block = min(4096, max(4, power_of_two(self.classes)))
-        height = max(1, 4096 // block)
-        along = layout.tiles(height)
-        chunk = -(-along * layout.outer // int(MOST_PARTS.value))
-        parts = -(-along * layout.outer // chunk)
-        labels = (0, 0) if self.dense else layout.target[:2]
-        ignored = -1 if self.dense else ignore_index
-        sizes = (layout.outer, self.classes, layout.inner, along)
-        fixed = (*sizes, *layout.logits, *labels, ignored, chunk)
-        options = {"num_warps": 8}
-        self.moments_launch = Launch(
-            moments_kernel, parts, self.device, fixed, (height, block), options
-        )
-        return parts
 
     def forward(
         self,

@@ -8,7 +8,7 @@ and walks along a row in blocks when it is long, with the running maximum of onl
 import triton
 import triton.language as tl
 
-from expacc.ops.triton.batch import RUN_TIME, finish, is_last, read_rows, rounded, rows_of
+from expacc.ops.triton.batch import RUN_TIME, leave, read_rows, rows_of, scores_of
 from expacc.ops.triton.curves import curve_of, lead_parts
 from expacc.ops.triton.digits import shares_of, terms_of
 
@@ -48,11 +48,7 @@ def forward_kernel(
         for first in range(0, classes, BLOCK):
             column = first + columns
             allowed = kept[:, None] & (column < classes)[None, :]
-            scores = tl.load(
-                start[:, None] + column.to(tl.int64)[None, :] * class_stride,
-                mask=allowed,
-                other=float("-inf"),
-            ).to(tl.float32)
+            scores = scores_of(start, column, class_stride, allowed, float("-inf"))
             scores = tl.where(column[None, :] == index[:, None], float("-inf"), scores)
             higher = tl.maximum(top, tl.max(scores, 1))
             sums = sums * terms_of(top - higher, EXACT)[:, None]
@@ -66,11 +62,7 @@ def forward_kernel(
         total = tl.sum(sums, 1)
     else:
         allowed = kept[:, None] & (columns < classes)[None, :]
-        scores = tl.load(
-            start[:, None] + columns.to(tl.int64)[None, :] * class_stride,
-            mask=allowed,
-            other=float("-inf"),
-        ).to(tl.float32)
+        scores = scores_of(start, columns, class_stride, allowed, float("-inf"))
         scores = tl.where(columns[None, :] == index[:, None], float("-inf"), scores)
         top = tl.maximum(tl.max(scores, 1), lowest)
         if MOVED:  # a scale above 1 makes as much more of an error
@@ -121,17 +113,11 @@ def forward_kernel(
     tl.store(base, top.to(tl.float64), mask=inside)
     tl.store(base + wide_count, tl.where((total == 0) & (sick == 0), 0.0, share), mask=inside)
     tl.store(base + 2 * wide_count, pull, mask=inside)
-    if reduction == 0:
-        tl.store(values + rows, rounded(value, values), mask=inside)
-    else:
-        parts = scratch + 8 + (4 if SHARED else 3) * wide_count
-        programs = tl.num_programs(0)
-        tl.store(parts + program, tl.sum(value, 0))
-        tl.store(parts + programs + program, tl.sum(factor_of_row, 0))
-        if at_once:  # noqa: SIM102
-            if is_last(counter):
-                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
-                tl.store(counter, 0)
+    parts = scratch + 8 + (4 if SHARED else 3) * wide_count
+    leave(
+        value, factor_of_row, rows, inside, values, scratch, parts, counter, reduction, at_once,
+        SUMS,
+    )  # fmt: skip
 
 
 @triton.jit

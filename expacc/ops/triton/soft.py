@@ -8,7 +8,7 @@ read three times, of which the cache answers two: its top, the sum, the losses.
 import triton
 import triton.language as tl
 
-from expacc.ops.triton.batch import RUN_TIME, finish, is_last, read_rows, rounded, rows_of
+from expacc.ops.triton.batch import RUN_TIME, leave, read_rows, rows_of, scores_of
 from expacc.ops.triton.curves import MIXTURE, curve_of, lead_parts, log1p
 from expacc.ops.triton.digits import shares_of, terms_of
 
@@ -125,11 +125,7 @@ def soft_forward_kernel(
     for first in range(0, classes, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         allowed = kept[:, None] & (columns < classes)[None, :]
-        scores = tl.load(
-            start[:, None] + columns.to(tl.int64)[None, :] * class_stride,
-            mask=allowed,
-            other=float("-inf"),
-        ).to(tl.float32)
+        scores = scores_of(start, columns, class_stride, allowed, float("-inf"))
         higher = tl.max(scores, 1)
         here = tl.min(tl.where(scores == higher[:, None], columns[None, :], 2147483647), 1)
         best = tl.where(higher > top, here, best)
@@ -143,11 +139,7 @@ def soft_forward_kernel(
     for first in range(0, classes, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         allowed = kept[:, None] & (columns < classes)[None, :]
-        scores = tl.load(
-            start[:, None] + columns.to(tl.int64)[None, :] * class_stride,
-            mask=allowed,
-            other=float("-inf"),
-        ).to(tl.float32)
+        scores = scores_of(start, columns, class_stride, allowed, float("-inf"))
         terms = terms_of(scores - top[:, None], EXACT)
         terms = tl.where(columns[None, :] == best[:, None], 0.0, terms)
         total += tl.sum(terms, 1).to(tl.float64)
@@ -171,11 +163,7 @@ def soft_forward_kernel(
     for first in range(0, classes, BLOCK):
         columns = first + tl.arange(0, BLOCK)
         allowed = kept[:, None] & (columns < classes)[None, :]
-        scores = tl.load(
-            start[:, None] + columns.to(tl.int64)[None, :] * class_stride,
-            mask=allowed,
-            other=float("-inf"),
-        ).to(tl.float32)
+        scores = scores_of(start, columns, class_stride, allowed, float("-inf"))
         mass = masses_of(
             masses, weight, index, allowed, columns, classes, target_class, has_weight, smoothing,
             DENSE,
@@ -203,17 +191,10 @@ def soft_forward_kernel(
     tl.store(base + 2 * wide_count, pull + poison, mask=inside)
     tl.store(base + 3 * wide_count, minus_best, mask=inside)
     tl.store(base + 4 * wide_count, best.to(tl.float64), mask=inside)
-    if reduction == 0:
-        tl.store(values + rows, rounded(value, values), mask=inside)
-    else:
-        parts = scratch + 8 + 5 * wide_count
-        programs = tl.num_programs(0)
-        tl.store(parts + program, tl.sum(value, 0))
-        tl.store(parts + programs + program, tl.sum(divisor, 0))
-        if at_once:  # noqa: SIM102
-            if is_last(counter):
-                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
-                tl.store(counter, 0)
+    parts = scratch + 8 + 5 * wide_count
+    leave(
+        value, divisor, rows, inside, values, scratch, parts, counter, reduction, at_once, SUMS
+    )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
