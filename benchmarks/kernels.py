@@ -318,14 +318,19 @@ def main() -> None:
     machine = gpu_facts(options.commit)
     print(heading(machine))
     chosen = [row for row in rows() if options.only in row.name]
-    table = [measure(row, options.repeat, options.rounds) for row in chosen]
-    found = {"machine": machine, "table": table}
+    found: dict[str, object] = {"machine": machine, "table": []}
+    path = RESULTS / f"kernels-triton-{machine['triton']}.json"
+
+    def keep(name: str, part: object) -> None:
+        found[name] = part
+        if not options.dry_run:
+            path.write_text(json.dumps(found, indent=1) + "\n")
+
+    keep("table", [measure(row, options.repeat, options.rounds) for row in chosen])
     if not options.only:
-        found["host_us"] = measure_ways(options.native)
-        found["head"] = measure_head(options.repeat)
+        keep("head", measure_head(options.repeat))
+        keep("host_us", measure_ways(options.native))
     if not options.dry_run:
-        path = RESULTS / f"kernels-triton-{machine['triton']}.json"
-        path.write_text(json.dumps(found, indent=1) + "\n")
         print(f"written: {path}")
 
 
