@@ -83,8 +83,9 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor, and of probabilities neither margin nor log); 'auto' takes the kernels where they
+            apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double

@@ -135,8 +135,8 @@ def expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -196,8 +196,8 @@ def leaky_expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -271,8 +271,8 @@ def mixed_expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
