@@ -84,7 +84,7 @@ def exact_error(
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
         impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
-            tensor, and of probabilities neither margin nor log); 'auto' takes the kernels where they
+            tensor, and with probabilities no margin, no log); 'auto' takes them where they
             apply.
 
     Returns:
