@@ -328,8 +328,10 @@ def main() -> None:
 
     keep("table", [measure(row, options.repeat, options.rounds) for row in chosen])
     if not options.only:
+        keep("host_us", measure_ways(False))
         keep("head", measure_head(options.repeat))
-        keep("host_us", measure_ways(options.native))
+        if options.native:  # last, since building takes its time
+            keep("host_us_native", measure_ways(True))
     if not options.dry_run:
         print(f"written: {path}")
 
