@@ -19,7 +19,10 @@ from expacc.ops.class_sums import RowLoss, RowPlan, Share, compose_all, row_loss
 from expacc.ops.dispatch import (
     CLASS_AXIS,
     IMPLEMENTATIONS,
+    PLAIN,
     Implementation,
+    Spec,
+    is_plain_batch,
     is_plain_eager,
     supports_triton,
     triton_error,
@@ -41,12 +44,13 @@ from expacc.ops.orthant.node import orthant_chance, orthant_logs
 from expacc.ops.orthant.rival_cost import rival_cost
 from expacc.ops.rivals import compute_dtype, row_dtype
 from expacc.ops.triton.library import row_log_prob, takes_operation
-from expacc.ops.triton.node import fused_exact, fused_mixture
+from expacc.ops.triton.node import fused_curve, fused_exact
 
 __all__ = [
     "CLASS_AXIS",
     "IDENTITY",
     "IMPLEMENTATIONS",
+    "PLAIN",
     "BinaryCurve",
     "BinaryPlan",
     "Formula",
@@ -54,6 +58,7 @@ __all__ = [
     "RowLoss",
     "RowPlan",
     "Share",
+    "Spec",
     "all_leads",
     "all_log_probs",
     "apply_formula",
@@ -65,8 +70,9 @@ __all__ = [
     "eager_binary_loss",
     "error_of",
     "exact_curve",
+    "fused_curve",
     "fused_exact",
-    "fused_mixture",
+    "is_plain_batch",
     "is_plain_eager",
     "log_prob_loss",
     "mixture_curve",

@@ -51,6 +51,7 @@ class Formula(NamedTuple):
     factor: float = 1.0
     shift: float = 0.0
     scale: float = 1.0
+    curve: tuple[str, float, float] | None = None  # ``value`` as the kernels know it, if they do
 
     def moves(self) -> bool:
         """Is p another than the softmax's?"""
@@ -262,7 +263,7 @@ class SmallLogProbLoss(torch.autograd.Function):
         if wants_composed(upstream):
             grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
-        (_, slope, factor, _, power), kept, scale, summed, _ = plan
+        (_, slope, factor, _, power, _), kept, scale, summed, _ = plan
         # Not in the upstream's own dtype: a small factor would be lost in float16.
         chain = (upstream.item() if summed else upstream.double()) * scale * (-factor * power)
         # The rivals get -dL/du · p_j, the target the negative of their sum, dL/du · (1 - p_y).
