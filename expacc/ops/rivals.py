@@ -100,7 +100,7 @@ def summarize_rivals(
             out.copy_(found)
     # A softmax of nothing is NaN.
     absent = top == -torch.inf
-    if absent.any():
+    if not logits.is_cpu or absent.any():  # elsewhere a look would wait for the device
         fix.masked_fill_(absent, 1)
         if shares is not None:
             shares.masked_fill_(absent, 0)
