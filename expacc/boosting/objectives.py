@@ -73,13 +73,13 @@ class BoostingObjective:
 
     def of_margins(self, labels: Any, margins: Array, share: Any = None) -> tuple[Array, Array]:
         """The same of class numbers (n), margins (n, K) or (n, 1), and weights (n) or None."""
-        rows, columns = margins.shape
+        columns = margins.shape[1]
         scores, codes = torch.from_numpy(margins), torch.from_numpy(labels)
         if columns == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], 1)
         log_probs = scores.log_softmax(1)
         own = codes.unsqueeze(1)
-        # The label against its rivals, never against a sum that contains it: 1 - p keeps its digits.
+        # The label against its rivals, not against a sum that has it in: 1 - p keeps its digits.
         others = scores.scatter(1, own, -torch.inf).logsumexp(1)
         lead = scores.gather(1, own).squeeze(1) - others
         weights = row_weights(self.loss, self.classes, self.loss_params)
@@ -101,8 +101,11 @@ class BoostingObjective:
     def _labels(self, labels: Any) -> NDArray[np.int64]:
         given = np.asarray(labels, np.float64).ravel()
         codes = np.nan_to_num(given, nan=-1.0).astype(np.int64)
-        if not len(given) or (codes != given).any() or codes.min() < 0 or codes.max() >= (
-            self.classes
+        if (
+            not len(given)
+            or (codes != given).any()
+            or codes.min() < 0
+            or codes.max() >= (self.classes)
         ):
             wrong = (codes != given) | (codes < 0) | (codes >= self.classes)
             bad = given[wrong][0] if len(given) else "none"
