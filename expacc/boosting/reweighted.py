@@ -10,7 +10,6 @@ from sklearn.base import (
     ClassifierMixin,
     MetaEstimatorMixin,
     clone,
-    is_classifier,
 )
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, get_tags, indexable
@@ -19,10 +18,10 @@ from sklearn.utils.validation import (
     _check_sample_weight,
     _num_samples,
     check_is_fitted,
-    has_fit_parameter,
     validate_data,
 )
 
+from expacc.boosting.bases import check_base
 from expacc.boosting.weights import FARTHEST, Array, row_weights
 from expacc.errors import check_number
 from expacc.plain import UsageError, check_count
@@ -191,23 +190,6 @@ class ReweightedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator): 
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.base).input_tags
         return tags
-
-
-def check_base(base: Any) -> None:
-    """Raise unless ``base`` is a classifier that takes weights and gives probabilities."""
-    name = type(base).__name__
-    if not isinstance(base, BaseEstimator) or not is_classifier(base):
-        raise UsageError(f"base must be a classifier of scikit-learn, not yet fitted; got {name}.")
-    if not has_fit_parameter(base, "sample_weight"):
-        raise UsageError(
-            f"base must take sample_weight in fit; {name} does not. In a pipeline, put "
-            "ReweightedClassifier around its last step."
-        )
-    if not hasattr(base, "predict_proba"):
-        raise UsageError(
-            f"base must have predict_proba; {name} has not. "
-            "Put sklearn.calibration.CalibratedClassifierCV around it."
-        )
 
 
 def _fitted(base: Any, features: Any, labels: Any, weight: Array | None) -> Any:

@@ -54,6 +54,10 @@ Workers = Annotated[
 ]
 Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
 Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
+Hidden = Annotated[
+    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
+]
+Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share of units dropped.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
 
@@ -100,8 +104,15 @@ def compare(
         ),
     ] = None,
     model: Annotated[
-        str, Option("--model", metavar="linear|mlp", help="What to train.")
+        str,
+        Option(
+            "--model",
+            metavar="linear|mlp|lightgbm|xgboost|PATH",
+            help="What to train; PATH as sklearn.naive_bayes.GaussianNB.",
+        ),
     ] = "linear",
+    hidden: Hidden = None,
+    dropout: Dropout = 0.0,
     trials: Annotated[
         int | None,
         Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
@@ -141,8 +152,10 @@ def compare(
 
     with user_input():
         settings = Settings(
-            losses=studies.read_losses(losses),
+            losses=studies.read_losses(losses, model),
             model=model,
+            hidden=studies.read_widths(hidden),
+            dropout=dropout,
             trials=trials,
             folds=folds,
             seeds=repeats,
@@ -185,8 +198,15 @@ def fit(
         Path | None, Option("--from", metavar="DIR", help="The winner of this study.")
     ] = None,
     model: Annotated[
-        str | None, Option("--model", metavar="linear|mlp", help="Default: linear, or the study's.")
+        str | None,
+        Option(
+            "--model",
+            metavar="linear|mlp|lightgbm|xgboost",
+            help="Default: linear, or the study's.",
+        ),
     ] = None,
+    hidden: Hidden = None,
+    dropout: Dropout = 0.0,
     trials: Annotated[
         int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
@@ -203,7 +223,8 @@ def fit(
 ) -> None:
     """Train the winner, or a named loss, on all rows, and save it."""
     screen = Screen(quiet=quiet, as_json=as_json)
-    options = studies.FitOptions(loss, study, model, trials, seed, device)
+    network = studies.read_widths(hidden), dropout
+    options = studies.FitOptions(loss, study, model, trials, seed, device, *network)
     studies.fit(data, options, out, reading=reading, screen=screen)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from expacc.compare.models import BOOSTED, LOSSES, check_losses, check_model
 from expacc.compare.record import (
     StudyRecord,
     TableFacts,
@@ -56,13 +57,19 @@ START = 5.0  # seconds until workers are up
 NEVER_ALONE = "complement_entropy"  # it knows nothing of the true class's own score
 
 
+def trains_on(model: str, loss: str) -> bool:
+    """Can this model be trained on this loss alone?"""
+    return loss != NEVER_ALONE and (model in MODELS or spec_of(loss).reweights)
+
+
 @dataclass(frozen=True)
 class Settings:
     """What a study does; two studies with equal settings and tables have equal rows.
 
     Args:
         losses: names of ``expacc.training.LOSS_NAMES``; cross entropy is always among them.
-        model: 'linear' or 'mlp' (64 hidden units).
+        model: 'linear', 'mlp', 'lightgbm', 'xgboost' or the path of a classifier, module.Class,
+            which takes losses as row weights (see ``expacc.compare.models``).
         trials: of the search, per loss and fold; None for as many, 8 to 20, as a table of that
             size can have in about a minute.
         folds: '5x2', a number of folds, 'RxK' for repeats, or 'holdout'.
@@ -82,15 +89,17 @@ class Settings:
     label_noise: tuple[float, ...] = (0.0,)
     seed: int = 0
     references: str = "all"
+    hidden: tuple[int, ...] | None = None
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
+        self._check_model()
         allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
         for loss in self.losses:
             check_choice("losses", spec_of(loss).base, allowed)
         if REFERENCE not in self.losses:
             object.__setattr__(self, "losses", (REFERENCE, *self.losses))
         object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))
-        check_choice("model", self.model, tuple(MODELS))
         check_choice("references", self.references, tuple(REFERENCES))
         if self.trials is not None:
             check_count("trials", self.trials)
@@ -101,6 +110,32 @@ class Settings:
         if self.seed < 0:
             raise ValueError(f"seed must be >= 0; got {self.seed}.")
         check_folds(self.folds)
+
+    def _check_model(self) -> None:
+        if self.model not in MODELS:
+            check_model(self.model)
+            if self.losses is DEFAULT_LOSSES:
+                object.__setattr__(self, "losses", LOSSES)
+            check_losses(self.model, self.losses)
+            if self.model in BOOSTED:  # whose runs do not differ
+                object.__setattr__(self, "seeds", 1)
+        if self.model != "mlp":
+            for name in ("hidden", "dropout"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} must come with model mlp; got model {self.model}.")
+            return
+        object.__setattr__(self, "hidden", tuple(self.hidden or MODELS["mlp"]))
+        for width in self.hidden or ():
+            check_count("hidden", width)
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout must lie in [0, 1); got {self.dropout}.")
+
+    @property
+    def network(self) -> dict[str, Any]:
+        """What is asked for of 'mlp'; nothing of other models."""
+        if self.model != "mlp":
+            return {}
+        return {"hidden": list(self.hidden or ()), "dropout": self.dropout}
 
 
 @dataclass(frozen=True)
@@ -206,10 +241,12 @@ def plan_study(
             reading=table.reading,
             source="" if only_plan else pack_source(table),
         )
-        trials = settings.trials or trials_for(table, settings.model)
+        trials = settings.trials or trials_for(table, settings.model, settings.hidden)
         budget = {name: getattr(settings, name) for name in ("losses", "model", "seeds")}
         budget |= {"trials": trials}
         asked = budget | {"losses": list(settings.losses), "seed": settings.seed, "device": device}
+        asked |= settings.network
+        budget["hidden"] = settings.hidden
         folds = facts[table.name].folds
         items += loss_items(table.name, folds, settings.label_noise, asked)
         sizes = [split.train_rows for split in splits]
@@ -228,8 +265,9 @@ def identity(study: Study) -> dict[str, Any]:
         **{
             name: _plain(value)
             for name, value in asdict(study.settings).items()
-            if name != "references"  # which touch no loss: a study can have them later
-        },
+            if name not in ("references", "hidden", "dropout")
+        },  # references touch no loss: a study can have them later
+        **study.settings.network,
         "trials": study.trials,
         "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
@@ -384,6 +422,7 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
             spent.append(sum(reference_seconds(name, rows, *shapes[table]) for name in names))
             continue
         asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
+        asked["hidden"] = item.payload.get("hidden")
         spent.append(fold_seconds(rows, *shapes[table], **asked))
     # The last item may run alone.
     return START + max(max(spent), sum(spent) / max(1, workers)) if spent else 0.0

@@ -20,10 +20,11 @@ from typing import Any
 
 from scipy.stats import qmc
 
+from expacc.compare.models import BOOSTED, REFITS, ROUNDS
 from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
-from expacc.registry.spec import Range
+from expacc.registry.spec import LossSpec, Range
 from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
@@ -104,11 +105,16 @@ def fold_seconds(
     model: str = "linear",
     trials: int = TRIALS[1],
     seeds: int = SEEDS,
+    hidden: Sequence[int] | None = None,
 ) -> float:
     """One core's seconds for the search and the final runs on so many training rows."""
-    widths = (features, *MODELS[model], classes)
-    weights = sum(into * out for into, out in itertools.pairwise(widths))
     inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
+    if model not in MODELS:
+        part *= rows
+        fits = trials * inner * _fit_seconds(model, math.ceil(part), features, classes)
+        return len(losses) * (fits + seeds * _fit_seconds(model, rows, features, classes))
+    widths = (features, *(hidden or MODELS[model]), classes)
+    weights = sum(into * out for into, out in itertools.pairwise(widths))
     total = 0.0
     for loss in losses:
         exact = loss == "exact"
@@ -123,6 +129,15 @@ def fold_seconds(
             steps = epochs * math.ceil(seen / batch)
             total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
     return total
+
+
+def _fit_seconds(model: str, rows: int, features: int, classes: int) -> float:
+    """Of a boosted model with all its rounds, or of a classifier with all its refits."""
+    if model not in BOOSTED:
+        return REFITS * (0.05 + 3e-6 * rows * math.sqrt(features))  # as a forest takes
+    trees = ROUNDS * (1 if classes == 2 else classes)
+    full = min(1.0, rows / 600)
+    return trees * (1.5e-4 + full * (2e-4 + 5e-6 * features) + 4e-9 * rows * features)
 
 
 def features_of(table: Table) -> int:
@@ -146,15 +161,18 @@ def check_size(table: Table) -> None:
         )
 
 
-def trials_for(table: Table, model: str) -> int:
+def trials_for(table: Table, model: str, hidden: Sequence[int] | None = None) -> int:
     """As many trials as the default contest on this table can have in about a minute, 8 to 20.
 
-    The same for every loss, and whatever losses and folds are asked for.
+    The same for every loss, and whatever losses and folds are asked for. Boosted trees have 2 to 8,
+    and a classifier is taken as it comes.
     """
-    return usual_trials(table.rows, features_of(table), len(table.target.classes), model)
+    return usual_trials(table.rows, features_of(table), len(table.target.classes), model, hidden)
 
 
-def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
+def usual_trials(
+    rows: int, features: int, classes: int, model: str, hidden: Sequence[int] | None = None
+) -> int:
     """``trials_for`` of a table of this shape.
 
     >>> usual_trials(1728, 21, 4, "linear"), usual_trials(1797, 64, 10, "linear")
@@ -167,9 +185,10 @@ def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
         classes,
         losses=DEFAULT_LOSSES,
         model=model,
+        hidden=hidden,
     )
     fixed, one = cost(trials=0), cost(trials=1)
-    fewest, most = TRIALS
+    fewest, most = TRIALS if model in MODELS else (2, 8) if model in BOOSTED else (1, 1)
     return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
 
 
@@ -308,6 +327,8 @@ def trials_of(
     classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
     spec = spec_of(loss)
+    if model not in MODELS:
+        return _trials_in_rounds(spec, model, count, seed, name, classes)
     ranges: dict[str, Range] = {
         "learning_rate": _RATES[model],
         "weight_decay": _DECAYS,
@@ -332,4 +353,32 @@ def trials_of(
         found["warm_start"] = float(number % 2)
         own = {name: found[name] for name in spec.search}
         trials.append(Trial(number, found, {**own_numbers, **spec.params_of(own)}))
+    return trials
+
+
+_LEAVES = (4.0, 64.0, 31.0)
+_FOCUS = (0.05, 0.45, 0.25)  # of the mixture, where nobody knows how long training takes
+
+
+def _trials_in_rounds(
+    spec: LossSpec, model: str, count: int, seed: int, name: str, classes: int
+) -> list[Trial]:
+    """The same for boosted trees, and for a classifier, of which only the loss's numbers differ."""
+    ranges: dict[str, Range] = {"max_leaves": _LEAVES} if model in BOOSTED else {}
+    if "focus" in spec.defaults:
+        ranges["focus"] = _FOCUS
+    ranges |= spec.search
+    own_numbers = spec.by_classes(classes)
+    points = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search")).random(count)
+    trials = []
+    for number in range(count):
+        found = {}
+        for place, (title, (low, high, usual)) in enumerate(ranges.items()):
+            first = own_numbers.get(title, usual)
+            assert not callable(first)  # of EXACT alone
+            found[title] = _place(points[number, place] if number else None, low, high, first)
+        own = {title: value for title, value in found.items() if title != "max_leaves"}
+        for title in spec.counts:
+            own[title] = round(own[title])
+        trials.append(Trial(number, found, {**own_numbers, **own}))
     return trials

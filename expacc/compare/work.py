@@ -63,12 +63,16 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     table = unpack_table(asked["table"], shared)
     split = unpack_split(asked["table"], asked["fold"], shared)
     methods = [f"{loss}|{seed}" for loss in asked["losses"] for seed in range(asked["seeds"])]
-    methods += [_columns_of(loss) for loss in asked["losses"]]
+    if asked["model"] != "linear":
+        methods += [
+            last_of(loss, seed) for loss in asked["losses"] for seed in range(asked["seeds"])
+        ]
+    methods += [columns_of(loss) for loss in asked["losses"]]
     train, test, preprocessor = open_split(
         table, split, methods=methods, label_noise=asked["noise"], seed=asked["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
-    trainer = FoldTrainer(item, train)
+    trainer = trainer_of(item, train)
     trial_rows, best = trainer.search()
     places = preprocessor.places
     columns = [places[column.name] for column in table.columns]
@@ -77,9 +81,23 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     return [*trial_rows, *trainer.finals(best, test, given, matters)]
 
 
-def _columns_of(loss: str) -> str:
+def columns_of(loss: str) -> str:
     """The name under which the test rows are opened to see which columns matter."""
     return f"{loss}|columns"
+
+
+def last_of(loss: str, seed: int) -> str:
+    """The name under which a run that was stopped opens the test rows for its last round."""
+    return f"{loss}|{seed}|last"
+
+
+def trainer_of(item: WorkItem, train: TrainRows) -> Any:
+    """What searches and trains the model that an item names."""
+    if item.payload["model"] in MODELS:
+        return FoldTrainer(item, train)
+    from expacc.compare.rounds import RoundsTrainer
+
+    return RoundsTrainer(item, train)
 
 
 def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
@@ -367,7 +385,7 @@ class FoldTrainer:
                 curves = dict(trial_row.curves)
                 if seed == 0:  # one run a fold says which columns matter
                     predict = functools.partial(_logits, result.model)
-                    curves["importance"] = matters.of(predict, _columns_of(loss))
+                    curves["importance"] = matters.of(predict, columns_of(loss))
                 more |= {"numbers": trial.found, "curves": curves}
                 rows.append(row_of(self.item, "final", loss, seed, **more))
         return rows

@@ -1,0 +1,107 @@
+"""Models beside our own networks: boosted trees, and any classifier of scikit-learn by its path.
+
+A loss reaches them as row weights that are renewed: in every round of boosting, or in every refit.
+"""
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from expacc.plain import UsageError
+from expacc.registry import REFERENCE, spec_of
+
+BOOSTED = ("lightgbm", "xgboost")
+ROUNDS = 200  # of boosting, at a learning rate of 0.1
+REFITS = 4  # of a classifier, after its own fit
+# In place of those of networks, which have margins and schedules in them.
+LOSSES = (
+    REFERENCE,
+    "leaky_expected_error",
+    "mixed_expected_error",
+    "expected_error",
+    "generalized_cross_entropy",
+)
+
+
+def check_model(model: str) -> None:
+    """Raise unless ``model`` can be trained here: a library that is installed, or a classifier.
+
+    >>> check_model("sklearn.tree.DecisionTreeClassifier")
+    """
+    if model in BOOSTED:
+        if importlib.util.find_spec(model) is None:
+            raise UsageError(
+                f"model {model} needs the package {model}, which is not installed. "
+                "Try: pip install 'expacc[boosting]'"
+            )
+        return
+    new_classifier(model, 0)
+
+
+def check_losses(model: str, losses: tuple[str, ...]) -> None:
+    """Raise for a loss that such a model cannot be trained on."""
+    for loss in losses:
+        if not spec_of(loss).reweights:
+            raise UsageError(
+                f"losses must be concave curves over -log p for --model {model}, which takes them "
+                f"as row weights; got {loss!r}. expacc losses lists the others; --model linear and "
+                "--model mlp take all."
+            )
+
+
+def new_classifier(path: str, seed: int) -> Any:
+    """A classifier as its class makes it, of a path such as sklearn.tree.DecisionTreeClassifier.
+
+    Args:
+        path: module.Class or module:Class.
+        seed: its ``random_state``, if it has one.
+
+    Raises:
+        UsageError: there is none, or it is of no use here.
+    """
+    from expacc.boosting.bases import check_base
+
+    found = _class_at(path)
+    try:
+        made = found()
+    except Exception as error:
+        raise UsageError(
+            f"model must be a class that needs no arguments; {path} does: {error!s:.200}"
+        ) from None
+    try:
+        check_base(made)
+    except UsageError as error:
+        sentence = str(error).split(". ")[0].removeprefix("base")
+        raise UsageError(f"model{sentence}.") from None
+    known = made.get_params(deep=False)
+    own: Mapping[str, Any] = {"random_state": seed, "n_jobs": 1}
+    return made.set_params(**{name: value for name, value in own.items() if name in known})
+
+
+def _class_at(path: str) -> type:
+    module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
+    known = "linear, mlp, lightgbm, xgboost or the path of a classifier, module.Class"
+    if (
+        not module
+        or not name
+        or not all(part.isidentifier() for part in [*module.split("."), *name.split(".")])
+    ):
+        raise UsageError(f"model must be {known}; got {path!r:.100}.")
+    here = "" in sys.path
+    if not here:  # a module of the user's own lies where the command is typed
+        sys.path.insert(0, "")
+    try:
+        found = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # whatever a module does when it is imported
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise UsageError(f"model must be {known}; {path!r:.100} gives {reason}") from None
+    finally:
+        if not here:
+            sys.path.remove("")
+    if not isinstance(found, type):
+        raise UsageError(f"model must be {known}; {path!r:.100} is no class.")
+    return found
