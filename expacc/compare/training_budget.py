@@ -69,13 +69,26 @@ def epochs_a_point(epochs: int) -> int:
     return math.ceil(epochs / POINTS)
 
 
-def pace_text() -> str:
+def pace_text(model: str) -> str:
     """The same in words."""
+    stop = "The number of rounds was the most accurate on the validation rows, for every loss alike"
+    if model in BOOSTED:
+        return (
+            f"Trees were grown in at most {ROUNDS} rounds at a learning rate of 0.1, from the log "
+            "of the classes' shares; a loss is log-loss with row weights that are renewed every "
+            f"round. {stop}."
+        )
+    if model not in MODELS:
+        return (
+            f"The classifier was fitted as it comes, and again at most {REFITS} times, with row "
+            f"weights that the loss renews. {stop}."
+        )
     return (
         f"Models were trained with Adam, the learning rate falling to a fiftieth, for about "
         f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) in batches of "
         f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (for EXACT 1/{EXACT_PARTS}, {LEAST} to "
         f"{EXACT_LARGEST}; up to {HUGE:,} where {EPOCHS[0]} passes need them)."
+        f"{'' if model == 'linear' else f' {stop}.'.replace('rounds', 'passes')}"
     )
 
 
