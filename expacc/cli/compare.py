@@ -64,7 +64,7 @@ class RunOptions:
 
 def read_losses(text: Sequence[str] | None, model: str = "linear") -> tuple[str, ...]:
     """Names and families between commas; of a family those that the model can be trained on."""
-    from expacc.compare.study import trains_on
+    from expacc.compare.settings import trains_on
     from expacc.registry import choose_losses
     from expacc.report.words import DEFAULT_LOSSES
 

@@ -5,12 +5,18 @@ A loss reaches them as row weights that are renewed: in every round of boosting,
 
 import importlib
 import importlib.util
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any
 
+from scipy.stats import qmc
+
+from expacc.compare.training_budget import Trial, number_between
+from expacc.data import derive_seed
 from expacc.plain import UsageError
 from expacc.registry import REFERENCE, spec_of
+from expacc.registry.spec import Range
 
 BOOSTED = ("lightgbm", "xgboost")
 ROUNDS = 200  # of boosting, at a learning rate of 0.1
@@ -105,3 +111,59 @@ def _class_at(path: str) -> type:
     if not isinstance(found, type):
         raise UsageError(f"model must be {known}; {path!r:.100} is no class.")
     return found
+
+
+def pace_text(model: str) -> str:
+    """How such a model was trained, for the methods paragraph."""
+    if model in BOOSTED:
+        how = (
+            f"Trees were grown in at most {ROUNDS} rounds at a learning rate of 0.1, from the log "
+            "of the classes' shares; a loss is log-loss with row weights that it renews every round"
+        )
+    else:
+        how = (
+            f"The classifier was fitted as it comes, then at most {REFITS} times again, with row "
+            "weights that the loss renews"
+        )
+    return f"{how}. The number of rounds was the best on validation rows, for every loss alike."
+
+
+def fit_seconds(model: str, rows: float, features: int, classes: int) -> float:
+    """One core's seconds for all rounds, or for all refits of a classifier such as a forest."""
+    if model not in BOOSTED:
+        return REFITS * (0.05 + 3e-6 * rows * math.sqrt(features))
+    trees = ROUNDS * (1 if classes == 2 else classes)
+    full = min(1.0, rows / 600)
+    return trees * (1.5e-4 + full * (2e-4 + 5e-6 * features) + 4e-9 * rows * features)
+
+
+_LEAVES = (4.0, 64.0, 31.0)
+_FOCUS = (0.05, 0.45, 0.25)  # of the mixture, where nobody knows how long training takes
+
+
+def trials_in_rounds(
+    loss: str, model: str, count: int, seed: int, name: str, classes: int
+) -> list[Trial]:
+    """The trials of a loss; ``name`` (of table and fold) and ``seed`` decide the draws.
+
+    Of boosted trees the leaves are searched, at one learning rate, so that rounds mean the same; of
+    a classifier nothing but the loss's own numbers.
+    """
+    spec = spec_of(loss)
+    ranges: dict[str, Range] = {"max_leaves": _LEAVES} if model in BOOSTED else {}
+    if "focus" in spec.defaults:
+        ranges["focus"] = _FOCUS
+    ranges |= spec.search
+    own_numbers = spec.by_classes(classes)
+    points = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search")).random(count)
+    trials = []
+    for number in range(count if ranges else 1):
+        found = {}
+        for place, (title, (low, high, usual)) in enumerate(ranges.items()):
+            first = own_numbers.get(title, usual)
+            share = points[number, place] if number else None
+            found[title] = number_between(share, low, high, float(first))  # type: ignore[arg-type]
+        own: dict[str, Any] = {title: v for title, v in found.items() if title != "max_leaves"}
+        own |= {title: round(own[title]) for title in spec.counts if title in own}
+        trials.append(Trial(number, found, {**own_numbers, **own}))
+    return trials

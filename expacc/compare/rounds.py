@@ -21,7 +21,7 @@ from expacc.compare.models import BOOSTED, REFITS, ROUNDS, new_classifier
 from expacc.compare.references import LEAST, NEVER, judge
 from expacc.compare.serialize import row_of
 from expacc.compare.training_budget import Trial, trials_of
-from expacc.compare.work import best_trial, columns_of, inner_splits, last_of
+from expacc.compare.trials import best_trial, columns_of, inner_splits, last_of, thinned
 from expacc.data import SealedTest, TrainRows, derive_seed
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.runner.items import WorkItem
@@ -205,8 +205,8 @@ class RoundsTrainer:
                 "validation_loss": float(nats[rounds - 1]),
             },
             "curves": {
-                "validation_accuracy": tuple(accuracy.tolist()),
-                "validation_loss": tuple(nats.tolist()),
+                "validation_accuracy": thinned(accuracy.tolist()),
+                "validation_loss": thinned(nats.tolist()),
             },
             "seconds": time.perf_counter() - start,
         }

@@ -20,11 +20,10 @@ from typing import Any
 
 from scipy.stats import qmc
 
-from expacc.compare.models import BOOSTED, REFITS, ROUNDS
 from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
-from expacc.registry.spec import LossSpec, Range
+from expacc.registry.spec import Range
 from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
@@ -71,24 +70,17 @@ def epochs_a_point(epochs: int) -> int:
 
 def pace_text(model: str) -> str:
     """The same in words."""
-    stop = "The number of rounds was the most accurate on the validation rows, for every loss alike"
-    if model in BOOSTED:
-        return (
-            f"Trees were grown in at most {ROUNDS} rounds at a learning rate of 0.1, from the log "
-            "of the classes' shares; a loss is log-loss with row weights that are renewed every "
-            f"round. {stop}."
-        )
     if model not in MODELS:
-        return (
-            f"The classifier was fitted as it comes, and again at most {REFITS} times, with row "
-            f"weights that the loss renews. {stop}."
-        )
+        from expacc.compare.models import pace_text as of_rounds
+
+        return of_rounds(model)
+    stop = " The number of passes was the most accurate on validation rows, for every loss alike."
     return (
         f"Models were trained with Adam, the learning rate falling to a fiftieth, for about "
         f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) in batches of "
         f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (for EXACT 1/{EXACT_PARTS}, {LEAST} to "
         f"{EXACT_LARGEST}; up to {HUGE:,} where {EPOCHS[0]} passes need them)."
-        f"{'' if model == 'linear' else f' {stop}.'.replace('rounds', 'passes')}"
+        f"{'' if model == 'linear' else stop}"
     )
 
 
@@ -103,7 +95,7 @@ PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
 MOST_CLASSES = 10_000
 MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
 
-TRIALS = (8, 20)
+TRIALS, FEWER_TRIALS = (8, 20), (2, 8)  # fewer of models that are not our own
 FOLD = 8.5  # seconds that trials may take: fifteen folds on two cores are then about a minute
 SEEDS = 2
 TRAINED = 2 / 3  # of the rows, with three folds
@@ -123,9 +115,10 @@ def fold_seconds(
     """One core's seconds for the search and the final runs on so many training rows."""
     inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
     if model not in MODELS:
-        part *= rows
-        fits = trials * inner * _fit_seconds(model, math.ceil(part), features, classes)
-        return len(losses) * (fits + seeds * _fit_seconds(model, rows, features, classes))
+        from expacc.compare.models import fit_seconds
+
+        one, whole = (fit_seconds(model, n, features, classes) for n in (part * rows, rows))
+        return len(losses) * (trials * inner * one + seeds * whole)
     widths = (features, *(hidden or MODELS[model]), classes)
     weights = sum(into * out for into, out in itertools.pairwise(widths))
     total = 0.0
@@ -142,15 +135,6 @@ def fold_seconds(
             steps = epochs * math.ceil(seen / batch)
             total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
     return total
-
-
-def _fit_seconds(model: str, rows: int, features: int, classes: int) -> float:
-    """Of a boosted model with all its rounds, or of a classifier with all its refits."""
-    if model not in BOOSTED:
-        return REFITS * (0.05 + 3e-6 * rows * math.sqrt(features))  # as a forest takes
-    trees = ROUNDS * (1 if classes == 2 else classes)
-    full = min(1.0, rows / 600)
-    return trees * (1.5e-4 + full * (2e-4 + 5e-6 * features) + 4e-9 * rows * features)
 
 
 def features_of(table: Table) -> int:
@@ -177,8 +161,8 @@ def check_size(table: Table) -> None:
 def trials_for(table: Table, model: str, hidden: Sequence[int] | None = None) -> int:
     """As many trials as the default contest on this table can have in about a minute, 8 to 20.
 
-    The same for every loss, and whatever losses and folds are asked for. Boosted trees have 2 to 8,
-    and a classifier is taken as it comes.
+    The same for every loss, and whatever losses and folds are asked for. Boosted trees and
+    classifiers have 2 to 8.
     """
     return usual_trials(table.rows, features_of(table), len(table.target.classes), model, hidden)
 
@@ -201,7 +185,7 @@ def usual_trials(
         hidden=hidden,
     )
     fixed, one = cost(trials=0), cost(trials=1)
-    fewest, most = TRIALS if model in MODELS else (2, 8) if model in BOOSTED else (1, 1)
+    fewest, most = TRIALS if model in MODELS else FEWER_TRIALS
     return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
 
 
@@ -325,8 +309,13 @@ class Trial:
         """Does it go on from what cross entropy found?"""
         return bool(self.found["warm_start"])
 
+    def stop(self, epochs: int) -> int | None:
+        """The epoch whose weights held-out rows preferred; None where there was no choice."""
+        share = self.found.get("stopped_at")
+        return None if share is None else max(1, round(share * epochs))
 
-def _place(share: float | None, low: float, high: float, usual: float) -> float:
+
+def number_between(share: float | None, low: float, high: float, usual: float) -> float:
     """A number between low and high by equal ratios; the usual one for None. Four digits."""
     return float(f"{usual if share is None else low * (high / low) ** share:.4g}")
 
@@ -339,9 +328,11 @@ def trials_of(
     ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
     classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
-    spec = spec_of(loss)
     if model not in MODELS:
-        return _trials_in_rounds(spec, model, count, seed, name, classes)
+        from expacc.compare.models import trials_in_rounds
+
+        return trials_in_rounds(loss, model, count, seed, name, classes)
+    spec = spec_of(loss)
     ranges: dict[str, Range] = {
         "learning_rate": _RATES[model],
         "weight_decay": _DECAYS,
@@ -362,36 +353,8 @@ def trials_of(
             factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
             share = None if number < FIRST_DRAWN else points[number, place]
             first = usual(rows) if callable(usual) else own_numbers.get(title, usual)
-            found[title] = _place(share, low * factor, high * factor, first * factor)
+            found[title] = number_between(share, low * factor, high * factor, first * factor)
         found["warm_start"] = float(number % 2)
         own = {name: found[name] for name in spec.search}
         trials.append(Trial(number, found, {**own_numbers, **spec.params_of(own)}))
-    return trials
-
-
-_LEAVES = (4.0, 64.0, 31.0)
-_FOCUS = (0.05, 0.45, 0.25)  # of the mixture, where nobody knows how long training takes
-
-
-def _trials_in_rounds(
-    spec: LossSpec, model: str, count: int, seed: int, name: str, classes: int
-) -> list[Trial]:
-    """The same for boosted trees, and for a classifier, of which only the loss's numbers differ."""
-    ranges: dict[str, Range] = {"max_leaves": _LEAVES} if model in BOOSTED else {}
-    if "focus" in spec.defaults:
-        ranges["focus"] = _FOCUS
-    ranges |= spec.search
-    own_numbers = spec.by_classes(classes)
-    points = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search")).random(count)
-    trials = []
-    for number in range(count):
-        found = {}
-        for place, (title, (low, high, usual)) in enumerate(ranges.items()):
-            first = own_numbers.get(title, usual)
-            assert not callable(first)  # of EXACT alone
-            found[title] = _place(points[number, place] if number else None, low, high, first)
-        own = {title: value for title, value in found.items() if title != "max_leaves"}
-        for title in spec.counts:
-            own[title] = round(own[title])
-        trials.append(Trial(number, found, {**own_numbers, **own}))
     return trials

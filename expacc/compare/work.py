@@ -3,38 +3,32 @@
 All losses and all their trials train together as one tensor program, on training rows only. The
 best trial of each loss is trained again on all training rows and scored on the sealed test rows,
 once.
-
-The first trial is a default that is good on most tables, and the accuracy of a trial is known to a
-standard error only. The best of twenty such accuracies is mostly luck, so the default stays unless
-another trial is better by more than a standard error. Over tables, that rule chose better numbers
-for every loss than the plain maximum did, and it is the same rule for all of them.
 """
 
 import functools
-import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from expacc.boosting.boosted import best_round
 from expacc.compare.importance import Importance
 from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
-    INNER_FOLDS,
-    LEFT_OUT,
     MODELS,
-    SMALL,
     Trial,
     batch_and_epochs,
     batches_per_epoch,
     epochs_a_point,
     trials_of,
 )
-from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
+from expacc.compare.trials import best_trial, columns_of, inner_splits, last_of, thinned
+from expacc.data import SealedTest, TrainRows, derive_seed, open_split
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.registry.spec import REFERENCE
 from expacc.runner.items import Shared, WorkItem
@@ -81,16 +75,6 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     return [*trial_rows, *trainer.finals(best, test, given, matters)]
 
 
-def columns_of(loss: str) -> str:
-    """The name under which the test rows are opened to see which columns matter."""
-    return f"{loss}|columns"
-
-
-def last_of(loss: str, seed: int) -> str:
-    """The name under which a run that was stopped opens the test rows for its last round."""
-    return f"{loss}|{seed}|last"
-
-
 def trainer_of(item: WorkItem, train: TrainRows) -> Any:
     """What searches and trains the model that an item names."""
     if item.payload["model"] in MODELS:
@@ -100,37 +84,9 @@ def trainer_of(item: WorkItem, train: TrainRows) -> Any:
     return RoundsTrainer(item, train)
 
 
-def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
-    """Rows to train trials on, and rows to judge them by."""
-    if len(labels) < SMALL:
-        splits = stratified_folds(labels, INNER_FOLDS, 1, seed=seed, name=f"{name}/inner")
-    else:
-        splits = holdout(labels, LEFT_OUT, seed=seed, name=f"{name}/inner")
-    return [(split.train, split.test) for split in splits]
-
-
-def best_trial(trials: Sequence[Row], judged: int) -> int | None:
-    """The place of the trial to train again; None if all failed.
-
-    Args:
-        trials: in order; the first is the default.
-        judged: rows that each was judged by, all inner folds together.
-    """
-    good = [place for place, row in enumerate(trials) if row.failure is None]
-    if not good:
-        return None
-
-    def merit(place: int) -> tuple[float, float]:
-        """Accuracy first, then cross entropy, which tells equals apart."""
-        found = trials[place].metrics
-        return found["validation_accuracy"], -found["validation_loss"]
-
-    best = max(good, key=merit)
-    if good[0] != 0:
-        return best
-    share = merit(best)[0]
-    error = math.sqrt(max(share * (1 - share), 0.25 / judged) / judged)
-    return best if share > merit(0)[0] + error else 0
+def _chosen(trial: Trial, row: Row) -> Trial:
+    """With what its row knows beside: where to stop."""
+    return replace(trial, found=row.numbers)
 
 
 class FoldTrainer:
@@ -163,16 +119,23 @@ class FoldTrainer:
         self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
         self.base: Trial | None = None
 
+    @property
+    def stops(self) -> bool:
+        """Is training stopped where held-out rows say, and scored at its end as well?"""
+        return bool(self.asked["model"] != "linear")
+
     def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
         """How long a loss trains, and what is the same for all."""
         batch, epochs = batch_and_epochs(rows, loss)
-        hidden = MODELS[self.asked["model"]]
+        hidden = tuple(self.asked.get("hidden") or MODELS[self.asked["model"]])
+        dropout = self.asked.get("dropout", 0.0)
+        start: Any = "uniform" if hidden else "zeros"
         return TrainConfig(
-            Model(hidden, start="uniform" if hidden else "zeros"),
+            Model(hidden, start=start, hidden_dropout=dropout),
             "adam",
             batch=batch,
             epochs=epochs,
-            keep="last",
+            keep="best" if self.stops and curves else "last",
             curves=("validation",) if curves else (),
             every=epochs_a_point(epochs),
             seed=derive_seed(self.asked["seed"], self.item.key) % (1 << 31),
@@ -202,6 +165,7 @@ class FoldTrainer:
             # As in its paper; as sigma falls, the norm of its gradient changes by orders.
             normalize=loss == "exact",
             start=start,
+            stop=trial.stop(self.config(len(rows), loss, curves=False).epochs),
         )
 
     def together(
@@ -250,7 +214,7 @@ class FoldTrainer:
             place = best_trial(own, self.judged)
             if place is not None:
                 calibration = self._calibration(loss, place, results)
-                best[loss] = (trials[place], own[place], calibration)
+                best[loss] = (_chosen(trials[place], own[place]), own[place], calibration)
         return found, best
 
     @property
@@ -290,7 +254,7 @@ class FoldTrainer:
             return self.usual, trained
         rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
         place = best_trial(rows, self.judged)
-        return None if place is None else trials[place], trained
+        return None if place is None else _chosen(trials[place], rows[place]), trained
 
     def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
         """Of cross entropy, one for each inner fold; None starts from nothing."""
@@ -308,7 +272,10 @@ class FoldTrainer:
                 seed: self.run(REFERENCE, self.base, f"{REFERENCE}/start/{seed}", own, None)
                 for seed in range(seeds)
             }
-            starts = {seed: result.model for seed, (result, _) in self.together(first).items()}
+            starts = {
+                seed: result.at_stop or result.model
+                for seed, (result, _) in self.together(first).items()
+            }
         return {
             (tag, seed): self.run(
                 loss,
@@ -333,12 +300,17 @@ class FoldTrainer:
                 name: tuple(np.mean([part.curves[name] for part in parts], axis=0).tolist())
                 for name in ("validation_accuracy", "validation_loss")
             }
-        metrics = {name: values[-1] for name, values in curves.items()}
+        found, place = dict(trial.found), -1
+        if self.stops and curves:
+            place = best_round(*curves.values()) - 1
+            found["stopped_at"] = (place + 1) / len(curves["validation_loss"])
+        metrics = {name: values[place] for name, values in curves.items()}
+        curves = {name: thinned(values) for name, values in curves.items()}
         bad = [name for name, value in metrics.items() if not np.isfinite(value)]
         failure = f"diverged at step {failed[0]}" if failed else None
         if bad:
             metrics, curves, failure = {}, {}, f"{bad[0]} is not finite"
-        more = {"numbers": trial.found, "metrics": metrics, "curves": curves, "seconds": seconds}
+        more = {"numbers": found, "metrics": metrics, "curves": curves, "seconds": seconds}
         return row_of(self.item, "trial", loss, trial.number, failure=failure, **more)
 
     def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
@@ -361,30 +333,34 @@ class FoldTrainer:
         for loss, found in best.items():
             for seed in range(self.asked["seeds"]):
                 result, seconds = results.get((loss, seed), (None, 0.0))
-                failure, logits = None, None
+                failure, logits, model = None, None, None
                 if found is None or result is None:
                     failure = "every trial diverged"
                 elif result.model is None:
                     failure = f"diverged at step {result.failed_step}"
                 else:
-                    logits = _score(test, f"{loss}|{seed}", result.model)
+                    model = result.at_stop or result.model
+                    logits = _score(test, f"{loss}|{seed}", model)
                     if not np.isfinite(logits).all():  # whose argmax would be a class
                         failure = "logits of test rows are not finite"
-                if failure or found is None or result is None or result.model is None:
+                if failure or found is None or result is None or model is None:
                     rows.append(row_of(self.item, "final", loss, seed, failure=failure))
                     continue
                 trial, trial_row, calibration = found
-                right = result.model.logits(self.rows.features[own]).argmax(1)
+                right = model.logits(self.rows.features[own]).argmax(1)
                 metrics, predictions = judge(logits, calibration, test.rows, given)
                 metrics |= {
                     "train_accuracy": float((right == self.rows.labels[own]).double().mean()),
                     "temperature": calibration.temperature,
                     "bend": calibration.bend,
                 }
+                if self.stops:
+                    at_end = _score(test, last_of(loss, seed), result.model).argmax(1)
+                    metrics["last_accuracy"] = float((at_end == given).mean())
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
                 curves = dict(trial_row.curves)
                 if seed == 0:  # one run a fold says which columns matter
-                    predict = functools.partial(_logits, result.model)
+                    predict = functools.partial(_logits, model)
                     curves["importance"] = matters.of(predict, columns_of(loss))
                 more |= {"numbers": trial.found, "curves": curves}
                 rows.append(row_of(self.item, "final", loss, seed, **more))
