@@ -2,11 +2,12 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
@@ -16,6 +17,7 @@ from expacc.boosting.objectives import BoostingObjective
 from expacc.boosting.weights import Array
 from expacc.data import holdout
 from expacc.errors import check_number
+from expacc.estimator.calibration import Calibration
 from expacc.plain import UsageError, check_choice, check_count
 
 LIBRARIES = ("lightgbm", "xgboost")
@@ -59,6 +61,9 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_iter_: how many predict.
         validation_accuracy_, validation_loss_: after each round, on the rows held out; the loss is
             cross entropy.
+        temperature_, bend_: of ``predict_proba``, as those of ``AccuracyClassifier``; 1 leaves the
+            softmax of the scores.
+        best_params_: the loss and the number of rounds.
         n_features_in_, feature_names_in_: as in scikit-learn.
 
     Example:
@@ -192,6 +197,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = best or self.rounds_
         self.validation_accuracy_, self.validation_loss_ = np.array(accuracy), np.array(loss)
         self.booster_ = trees.booster
+        self.temperature_, self.bend_ = 1.0, 1.0
+        self.best_params_ = {"loss": self.loss, "rounds": self.n_iter_}
 
     def _library_params(self, count: int, rows: int, seed: int) -> dict[str, Any]:
         found = _TREES[self.library].params_of(self, count, rows) | {"seed": seed}
@@ -221,9 +228,27 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found
 
     def predict_proba(self, X: Any) -> Array:
-        """Probabilities (n, C): the softmax of the scores."""
-        found: Array = softmax(self.logits(X), axis=1)
-        return found
+        """Probabilities (n, C); the prediction is always the class of the largest."""
+        return Calibration(self.temperature_, self.bend_).probabilities(self.logits(X))
+
+    def save(self, folder: str | Path) -> Path:
+        """Write to a folder: the library's own text of its trees and JSON, no pickle."""
+        from expacc.boosting.saving import write_folder
+
+        check_is_fitted(self, "booster_")
+        return write_folder(self, Path(folder))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "BoostedClassifier":
+        """A classifier that ``save`` wrote; it predicts, and knows of its training what it says.
+
+        Raises:
+            ImportError: the library is not installed.
+            ValueError: the folder is no saved classifier, or a file of it was changed.
+        """
+        from expacc.boosting.saving import build, read_files
+
+        return build(Path(folder), read_files(Path(folder)))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -298,20 +298,25 @@ def _short(value: Any) -> str:
 
 def _train(table: "Table", options: FitOptions, record: "StudyRecord | None") -> "Deployed":
     from expacc.compare.deploy import train_by_choice, train_loss, winner_of
-    from expacc.compare.study import Settings
+    from expacc.compare.settings import Settings
     from expacc.report.words import DEFAULT_LOSSES
 
     loss = options.loss.replace("-", "_") if options.loss else None
     settings: dict[str, Any] = {}
     if record is not None:
         loss = loss or winner_of(record, table)
-        settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
+        asked = ["trials", "seed", *(("model", "hidden", "dropout") if not options.model else ())]
+        settings = {name: record.settings[name] for name in asked if name in record.settings}
+        if "hidden" in settings:
+            settings["hidden"] = tuple(settings["hidden"])
         if isinstance(settings["trials"], list):  # several tables: each has its own number again
             del settings["trials"]
     if loss is None and options.trials is not None:
         raise UsageError("--trials must come with --loss or --from; got neither.")
-    own = {"model": options.model, "trials": options.trials, "seed": options.seed}
+    own = {name: getattr(options, name) for name in ("model", "trials", "seed", "hidden")}
     settings |= {name: value for name, value in own.items() if value is not None}
+    if options.dropout:
+        settings["dropout"] = options.dropout
     with user_input():
         Settings(losses=(loss,) if loss else DEFAULT_LOSSES, **settings)
     settings["device"] = options.device

@@ -229,6 +229,13 @@ class RoundsTrainer:
         known = np.concatenate([self.labels[held] for _, held in self.inner])
         return fit_calibration(logits, known, np.ones(len(known)))
 
+    def deployable(self, loss: str, trial: Trial, row: Row) -> BoostedClassifier:
+        """The trial on all training rows as a classifier of class numbers."""
+        found = self.fit(loss, trial, self.own, f"{loss}/final/0")
+        assert isinstance(found.model, BoostedClassifier)  # others are not saved
+        found.model.n_iter_ = min(int(row.numbers["rounds"]), found.rounds)
+        return found.model
+
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows; score it stopped, and at the end."""
         return [

@@ -29,7 +29,9 @@ from expacc.compare.training_budget import (
 )
 from expacc.compare.trials import best_trial, columns_of, inner_splits, last_of, thinned
 from expacc.data import SealedTest, TrainRows, derive_seed, open_split
+from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import Calibration, fit_calibration
+from expacc.estimator.saving import cv_results
 from expacc.registry.spec import REFERENCE
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Row
@@ -323,6 +325,23 @@ class FoldTrainer:
                 codes.append(self.rows.labels[held].numpy())
         known = np.concatenate(codes)
         return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
+
+    def deployable(self, loss: str, trial: Trial, row: Row) -> AccuracyClassifier | None:
+        """The trial on all training rows as a classifier of class numbers; None if it diverged."""
+        result, _ = self.together(self.final_runs({loss: (loss, trial)}, seeds=1))[loss, 0]
+        model = result.at_stop or result.model
+        if model is None:
+            return None
+        hidden = self.config(len(self.own), loss, curves=False).model.hidden
+        classifier = AccuracyClassifier(loss, hidden, random_state=self.asked["seed"])
+        classifier.classes_ = np.arange(self.classes)
+        classifier.layers_ = [
+            (layer.weight.double().cpu().numpy(), layer.bias.double().cpu().numpy())
+            for layer in model.layers
+        ]
+        found = [({"loss": loss, **row.numbers}, row.metrics["validation_accuracy"])]
+        classifier.cv_results_ = cv_results(found)
+        return classifier
 
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
