@@ -229,7 +229,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities (n, C); the prediction is always the class of the largest."""
-        return Calibration(self.temperature_, self.bend_).probabilities(self.logits(X))
+        logits = self.logits(X)
+        return Calibration(self.temperature_, self.bend_).probabilities(logits)
 
     def save(self, folder: str | Path) -> Path:
         """Write to a folder: the library's own text of its trees and JSON, no pickle."""

@@ -125,7 +125,7 @@ def _booster(name: str, text: bytes, path: Path) -> Any:
     library = import_library(name)
     try:
         if name == "lightgbm":
-            return library.Booster(model_str=text.decode(), params={"verbose": -1})
+            return library.Booster(model_str=text.decode())
         booster = library.Booster()
         booster.load_model(bytearray(text))
     except Exception:  # of the library's own kind

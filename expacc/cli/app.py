@@ -57,7 +57,7 @@ Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to tr
 Hidden = Annotated[
     str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
 ]
-Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share of units dropped.")]
+Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
 
@@ -107,15 +107,16 @@ def compare(
         str,
         Option(
             "--model",
-            metavar="linear|mlp|lightgbm|xgboost|PATH",
-            help="What to train; PATH as sklearn.naive_bayes.GaussianNB.",
+            metavar="MODEL",
+            help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class.",
+            show_default=False,
         ),
     ] = "linear",
     hidden: Hidden = None,
     dropout: Dropout = 0.0,
     trials: Annotated[
         int | None,
-        Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
+        Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
     ] = None,
     folds: Annotated[
         str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
@@ -123,14 +124,14 @@ def compare(
     repeats: Annotated[int, Option("--repeats", metavar="N", help="Final runs a fold.")] = 2,
     label_noise: Annotated[
         str,
-        Option("--inject-label-noise", metavar="A,B", help="Make these shares of labels wrong."),
+        Option("--inject-label-noise", metavar="A,B", help="Shares of labels made wrong."),
     ] = "0",
     references: Annotated[
         str,
         Option(
             "--references",
             metavar="none|fast|all",
-            help="Run beside the losses: scikit-learn's classifiers (fast: the linear one).",
+            help="scikit-learn's classifiers beside (fast: the linear one).",
         ),
     ] = "all",
     out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
@@ -201,8 +202,8 @@ def fit(
         str | None,
         Option(
             "--model",
-            metavar="linear|mlp|lightgbm|xgboost",
-            help="Default: linear, or the study's.",
+            metavar="MODEL",
+            help="linear, mlp, lightgbm or xgboost; default: linear, or the study's.",
         ),
     ] = None,
     hidden: Hidden = None,

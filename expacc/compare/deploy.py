@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.leaderboard import leaderboard
-from expacc.compare.models import BOOSTED
+from expacc.compare.models import BOOSTED, in_python
 from expacc.compare.record import StudyRecord
 from expacc.compare.settings import Settings
 from expacc.compare.standing import model_text
@@ -264,10 +264,9 @@ def train_loss(table: Table, loss: str, *, device: str = "cpu", **asked: Any) ->
     """
     settings = Settings(losses=(loss,), **asked)
     if settings.model not in (*MODELS, *BOOSTED):
-        name = model_text(settings.model)
         raise UsageError(
-            f"model must be linear, mlp, lightgbm or xgboost to be saved; only a pickle holds a "
-            f"fitted {name}. In Python: ReweightedClassifier({name}(), {loss!r}).fit(X, y)"
+            "model must be linear, mlp, lightgbm or xgboost to be saved; only a pickle holds a "
+            f"fitted {model_text(settings.model)}. In Python: {in_python(settings.model, loss)}"
         )
     check_size(table)
     count = settings.trials or trials_for(table, settings.model, settings.hidden)

@@ -79,7 +79,7 @@ def new_classifier(path: str, seed: int) -> Any:
     try:
         check_base(made)
     except UsageError as error:
-        sentence = str(error).split(". ")[0].removeprefix("base")
+        sentence = str(error).removesuffix(".").split(". ")[0].removeprefix("base")
         raise UsageError(f"model{sentence}.") from None
     known = made.get_params(deep=False)
     own: Mapping[str, Any] = {"random_state": seed, "n_jobs": 1}
@@ -111,6 +111,13 @@ def _class_at(path: str) -> type:
     if not isinstance(found, type):
         raise UsageError(f"model must be {known}; {path!r:.100} is no class.")
     return found
+
+
+def in_python(path: str, loss: str) -> str:
+    """How to train such a classifier oneself: no file holds it but a pickle."""
+    name = path.replace(":", ".").rpartition(".")[2]
+    made = f"{name}()" if loss == REFERENCE else f"ReweightedClassifier({name}(), {loss!r})"
+    return f"{made}.fit(X, y)"
 
 
 def pace_text(model: str) -> str:
@@ -157,7 +164,7 @@ def trials_in_rounds(
     own_numbers = spec.by_classes(classes)
     points = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search")).random(count)
     trials = []
-    for number in range(count if ranges else 1):
+    for number in range(count):
         found = {}
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
             first = own_numbers.get(title, usual)

@@ -12,7 +12,7 @@ from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.record import StudyRecord, majority_of
-from expacc.compare.standing import LAST, model_text
+from expacc.compare.standing import LAST
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
@@ -343,11 +343,11 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
     several = len(record.tables) > 1
     path = str(record.settings.get("model", "linear"))
     if "." in path or ":" in path:  # a classifier that no file holds
-        name = model_text(path)
+        from expacc.compare.models import in_python
+
         loss = next(loss for loss in record.settings["losses"] if loss_name(loss) == answer.choice)
-        fit = f"ReweightedClassifier({name}(), {loss!r})" if loss != REFERENCE else f"{name}()"
-        told = NextStep(f"Train {answer.choice} on all rows, in Python:", f"{fit}.fit(X, y)")
-        return (told,)
+        what = f"Train {answer.choice} on all rows, in Python:"
+        return (NextStep(what, plain(in_python(path, loss))),)
     table = "TABLE" if several else next(iter(record.tables))
     fit = record.next_step or "expacc fit TABLE.csv --from STUDY"
     model = shlex.quote(plain(f"expacc-{table}-model"))

@@ -7,7 +7,7 @@ every loss alike; what the last round gives is scored beside it.
 
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,15 @@ class RoundsTrainer:
         found: list[Row] = []
         best: Best = {}
         for loss, trials in self.trials.items():
-            tried = [self._try(loss, trial) for trial in trials]
+            tried: list[tuple[Row, list[Fitted]]] = []
+            for trial in trials:
+                same = next((n for n in range(len(tried)) if trials[n].found == trial.found), None)
+                if same is None:
+                    tried.append(self._try(loss, trial))
+                else:  # a loss without numbers of its own has but one trial of a classifier
+                    row, models = tried[same]
+                    key = f"{self.item.key}|trial|{loss}|{trial.number}"
+                    tried.append((replace(row, key=key, seconds=0.0), models))
             own = [row for row, _ in tried]
             found += own
             place = best_trial(own, judged)

@@ -32,6 +32,7 @@ from expacc.compare.serialize import (
 from expacc.compare.settings import Settings as Settings
 from expacc.compare.suspects import pack_source
 from expacc.compare.training_budget import (
+    MODELS,
     PROTOCOL,
     check_size,
     fold_seconds,
@@ -120,6 +121,8 @@ def plan_study(
         (4, 56)
     """
     check_device(device)
+    if device != "cpu" and settings.model not in MODELS:
+        raise UsageError(f"device must be cpu for model {settings.model}; got {device!r}.")
     facts, items, notes = {}, [], []
     beside: list[WorkItem] = []
     left_out: list[str] = []

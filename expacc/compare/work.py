@@ -86,11 +86,6 @@ def trainer_of(item: WorkItem, train: TrainRows) -> Any:
     return RoundsTrainer(item, train)
 
 
-def _chosen(trial: Trial, row: Row) -> Trial:
-    """With what its row knows beside: where to stop."""
-    return replace(trial, found=row.numbers)
-
-
 class FoldTrainer:
     """The training rows of an item, split for the search.
 
@@ -216,7 +211,11 @@ class FoldTrainer:
             place = best_trial(own, self.judged)
             if place is not None:
                 calibration = self._calibration(loss, place, results)
-                best[loss] = (_chosen(trials[place], own[place]), own[place], calibration)
+                best[loss] = (
+                    replace(trials[place], found=own[place].numbers),
+                    own[place],
+                    calibration,
+                )
         return found, best
 
     @property
@@ -256,7 +255,7 @@ class FoldTrainer:
             return self.usual, trained
         rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
         place = best_trial(rows, self.judged)
-        return None if place is None else _chosen(trials[place], rows[place]), trained
+        return None if place is None else replace(trials[place], found=rows[place].numbers), trained
 
     def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
         """Of cross entropy, one for each inner fold; None starts from nothing."""
