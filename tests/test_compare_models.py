@@ -46,15 +46,22 @@ def run(capsys, *words):
     return code, captured.out, captured.err
 
 
+class Studies(dict):
+    """Model → the folder of its study, which is run when it is first asked for."""
+
+    def __init__(self, table):
+        self.table = table
+
+    def __missing__(self, model):
+        self[model] = folder = self.table.parent / f"study-{len(self)}"
+        line = ["compare", str(self.table), *ASKED[model], *TINY, "-o", str(folder), "-q"]
+        assert main([*line, "--references", "none"]) == 0
+        return folder
+
+
 @pytest.fixture(scope="module")
 def studies(table):
-    """Model → the folder of its study."""
-    found = {}
-    for place, (model, words) in enumerate(ASKED.items()):
-        found[model] = table.parent / f"study-{place}"
-        line = ["compare", str(table), *words, *TINY, "-o", str(found[model]), "-q"]
-        assert main([*line, "--references", "none"]) == 0
-    return found
+    return Studies(table)
 
 
 @pytest.mark.parametrize("model", ASKED)

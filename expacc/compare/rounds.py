@@ -21,7 +21,7 @@ from expacc.compare.models import BOOSTED, REFITS, ROUNDS, new_classifier
 from expacc.compare.references import LEAST, NEVER, judge
 from expacc.compare.serialize import row_of
 from expacc.compare.training_budget import Trial, trials_of
-from expacc.compare.trials import best_trial, columns_of, inner_splits, last_of, thinned
+from expacc.compare.trials import Best, best_trial, columns_of, last_of, rows_for_trials, thinned
 from expacc.data import SealedTest, TrainRows, derive_seed
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.runner.items import WorkItem
@@ -30,7 +30,6 @@ from expacc.runner.rows import Row
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
 PATIENCE = 30  # rounds of boosting without a better one that end a trial
-Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if all trials failed
 
 
 @dataclass(frozen=True)
@@ -126,16 +125,9 @@ class RoundsTrainer:
 
     def __init__(self, item: WorkItem, train: TrainRows) -> None:
         self.item, self.asked, self.train = item, item.payload, train
-        self.features, self.labels = train.features.astype(np.float64), train.labels
-        self.own = np.arange(len(self.labels))
-        if train.validation is not None:
-            more = train.validation
-            inner = [(self.own, len(self.own) + np.arange(len(more)))]
-            self.features = np.concatenate([self.features, more.features])
-            self.labels = np.concatenate([self.labels, more.labels])
-        else:
-            inner = inner_splits(self.labels, self.asked["seed"], item.key)
-        self.inner = inner
+        self.own = np.arange(len(train.labels))
+        features, self.labels, self.inner = rows_for_trials(train, self.asked["seed"], item.key)
+        self.features = features.astype(np.float64)
         self.reasons: dict[str, str] = {}  # of a loss whose trials all failed
         count, seed, classes = self.asked["trials"], self.asked["seed"], len(train.classes)
         name = f"{self.asked['table']}/{self.asked['fold']}"

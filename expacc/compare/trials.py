@@ -8,15 +8,18 @@ for every loss than the plain maximum did, and it is the same rule for all of th
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.compare.training_budget import INNER_FOLDS, LEFT_OUT, POINTS, SMALL
-from expacc.data import holdout, stratified_folds
+from expacc.compare.training_budget import INNER_FOLDS, LEFT_OUT, POINTS, SMALL, Trial
+from expacc.data import TrainRows, holdout, stratified_folds
+from expacc.estimator.calibration import Calibration
 from expacc.runner.rows import Row
 
 Places = NDArray[np.int64]
+Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if all trials failed
 
 
 def columns_of(loss: str) -> str:
@@ -41,6 +44,21 @@ def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Pla
 def thinned(curve: Sequence[float]) -> tuple[float, ...]:
     """At most as many points as are drawn, at even distances, the last among them."""
     return tuple(curve[:: -math.ceil(len(curve) / POINTS)][::-1])
+
+
+def rows_for_trials(
+    train: TrainRows, seed: int, name: str
+) -> tuple[NDArray[Any], Places, list[tuple[Places, Places]]]:
+    """Features and labels, and which of these rows trials train on and are judged by.
+
+    Where a table came with validation rows they are those, below the training rows.
+    """
+    more, own = train.validation, len(train.labels)
+    if more is None:
+        return train.features, train.labels, inner_splits(train.labels, seed, name)
+    features = np.concatenate([train.features, more.features])
+    labels = np.concatenate([train.labels, more.labels])
+    return features, labels, [(np.arange(own), np.arange(own, len(labels)))]
 
 
 def best_trial(trials: Sequence[Row], judged: int) -> int | None:

@@ -27,7 +27,7 @@ from expacc.compare.training_budget import (
     epochs_a_point,
     trials_of,
 )
-from expacc.compare.trials import best_trial, columns_of, inner_splits, last_of, thinned
+from expacc.compare.trials import Best, best_trial, columns_of, last_of, rows_for_trials, thinned
 from expacc.data import SealedTest, TrainRows, derive_seed, open_split
 from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import Calibration, fit_calibration
@@ -40,7 +40,6 @@ from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Tra
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if all trials failed
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -97,14 +96,8 @@ class FoldTrainer:
     def __init__(self, item: WorkItem, train: TrainRows) -> None:
         self.item, self.asked, self.train = item, item.payload, train
         self.classes = len(train.classes)
-        features, labels = train.features, train.labels
-        self.own = np.arange(len(labels))
-        if train.validation is not None:
-            inner = [(self.own, np.arange(len(labels), len(labels) + len(train.validation)))]
-            features = np.concatenate([features, train.validation.features])
-            labels = np.concatenate([labels, train.validation.labels])
-        else:
-            inner = inner_splits(labels, self.asked["seed"], item.key)
+        self.own = np.arange(len(train.labels))
+        features, labels, inner = rows_for_trials(train, self.asked["seed"], item.key)
         self.inner = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in inner]
         self.rows = TensorTable(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
         model, count, seed = (self.asked[name] for name in ("model", "trials", "seed"))
@@ -125,10 +118,9 @@ class FoldTrainer:
         """How long a loss trains, and what is the same for all."""
         batch, epochs = batch_and_epochs(rows, loss)
         hidden = tuple(self.asked.get("hidden") or MODELS[self.asked["model"]])
-        dropout = self.asked.get("dropout", 0.0)
         start: Any = "uniform" if hidden else "zeros"
         return TrainConfig(
-            Model(hidden, start=start, hidden_dropout=dropout),
+            Model(hidden, start=start, hidden_dropout=self.asked.get("dropout", 0.0)),
             "adam",
             batch=batch,
             epochs=epochs,
@@ -373,8 +365,8 @@ class FoldTrainer:
                     "bend": calibration.bend,
                 }
                 if self.stops:
-                    at_end = _score(test, last_of(loss, seed), result.model).argmax(1)
-                    metrics["last_accuracy"] = float((at_end == given).mean())
+                    last = _score(test, last_of(loss, seed), result.model)
+                    metrics["last_accuracy"] = float((last.argmax(1) == given).mean())
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
                 curves = dict(trial_row.curves)
                 if seed == 0:  # one run a fold says which columns matter
