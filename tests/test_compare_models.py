@@ -41,6 +41,7 @@ def table(tmp_path_factory):
 
 
 def run(capsys, *words):
+    capsys.readouterr()  # what a study has said that was run for this
     code = main([*map(str, words)])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
