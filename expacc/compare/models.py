@@ -83,6 +83,8 @@ def new_classifier(path: str, seed: int) -> Any:
         raise UsageError(f"model{sentence}.") from None
     known = made.get_params(deep=False)
     own: Mapping[str, Any] = {"random_state": seed, "n_jobs": 1}
+    if found.__module__.startswith("lightgbm"):
+        made.set_params(verbose=-1)  # its remarks go to standard output
     return made.set_params(**{name: value for name, value in own.items() if name in known})
 
 
