@@ -1,5 +1,6 @@
 """Any classifier of scikit-learn that takes sample weights, trained on a loss of ours."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -149,7 +150,10 @@ class ReweightedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator): 
             return _leads_of(fitted, features, codes)
         found = np.empty(len(codes))
         features, labels = indexable(features, labels)
-        for train, test in check_cv(self.cv, codes, classifier=True).split(features, codes):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of classes rarer than folds: see below
+            splits = list(check_cv(self.cv, codes, classifier=True).split(features, codes))
+        for train, test in splits:
             own = _fitted(
                 self.base,
                 _safe_indexing(features, train),
