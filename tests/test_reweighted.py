@@ -85,7 +85,7 @@ def test_wrong_labels_cost_less():
 
 def test_texts_frames_sparse_and_classes_that_a_fold_lacks():
     features, labels, _ = noisy()
-    names = np.array(["low", "mid", "top"])[labels]
+    names = np.array(["low", "mid", "top"], "U4")[labels]
     names[0] = "once"  # in one fold of three it is held out
     frame = pandas.DataFrame(features, columns=list("abcd"))
     for given in (frame, csr_matrix(features), features.tolist()):
