@@ -230,7 +230,7 @@ def test_the_forecast_grows_with_the_table():
         shapes = [(200, 5, 2), (5000, 5, 2), (5000, 100, 2), (5000, 100, 20)]
         seconds = [fold_seconds(*shape, losses=LOSSES, model=model) for shape in shapes]
         assert seconds[1:] == sorted(seconds[1:])  # of fewer rows there are more inner folds
-        assert all(2 <= usual_trials(*shape, model) <= 8 for shape in shapes)
+        assert all(1 <= usual_trials(*shape, model) <= 8 for shape in shapes)
     assert list_losses()  # the plan needs no torch, and no library of trees
 
 

@@ -95,7 +95,7 @@ PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
 MOST_CLASSES = 10_000
 MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
 
-TRIALS, FEWER_TRIALS = (8, 20), (2, 8)  # fewer of models that are not our own
+TRIALS, FEWER_TRIALS = (8, 20), (1, 8)  # fewer of models that are not our own
 FOLD = 8.5  # seconds that trials may take: fifteen folds on two cores are then about a minute
 SEEDS = 2
 TRAINED = 2 / 3  # of the rows, with three folds
@@ -162,7 +162,7 @@ def trials_for(table: Table, model: str, hidden: Sequence[int] | None = None) ->
     """As many trials as the default contest on this table can have in about a minute, 8 to 20.
 
     The same for every loss, and whatever losses and folds are asked for. Boosted trees and
-    classifiers have 2 to 8.
+    classifiers have 1 to 8.
     """
     return usual_trials(table.rows, features_of(table), len(table.target.classes), model, hidden)
 
