@@ -258,13 +258,13 @@ def standing(
 
 
 def _at_last_round(runs: Mapping[str, Sequence[Row]], losses: Sequence[str]) -> str:
-    """What models reach that are not stopped in time; '' if there is no such reading."""
+    """What cross entropy and the best three reach without a stop; '' if there is no such reading."""
     found = {loss: by_fold(runs[loss], LAST) for loss in losses}
     means = {loss: float(np.mean(list(own.values()))) for loss, own in found.items() if own}
     if not means:
         return ""
     ordered = sorted(means, key=lambda loss: (loss != REFERENCE, -means[loss]))
-    told = listed([f"{loss_name(loss)} {percent(means[loss])}" for loss in ordered])
+    told = listed([f"{loss_name(loss)} {percent(means[loss])}" for loss in ordered[:4]])
     return f"Rounds were chosen on held-out training rows; at the last round, {told}."
 
 
