@@ -258,7 +258,7 @@ def standing(
 
 
 def _at_last_round(runs: Mapping[str, Sequence[Row]], losses: Sequence[str]) -> str:
-    """What cross entropy and the best three reach without a stop; '' if there is no such reading."""
+    """What cross entropy and the best three reach at the end; '' without such a reading."""
     found = {loss: by_fold(runs[loss], LAST) for loss in losses}
     means = {loss: float(np.mean(list(own.values()))) for loss, own in found.items() if own}
     if not means:
