@@ -2,6 +2,8 @@
 
 import pickle
 import re
+import subprocess
+import sys
 from functools import partial
 
 import lightgbm
@@ -318,7 +320,12 @@ def test_rounds_are_chosen_on_rows_that_are_held_out():
     assert model.validation_accuracy_.max() <= (other != 7).mean()
 
 
+def test_it_is_found_from_the_package():
+    code = "import expacc; expacc.boosting.lightgbm_objective('expected_error', classes=3)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_library_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "lightgbm", None)
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(ImportError, match=re.escape("pip install 'expacc[boosting]'")):
         BoostedClassifier("lightgbm").fit(*IRIS)
