@@ -32,6 +32,7 @@ ROOMS = [
     {"data"},
     {"training"},
     {"estimator"},
+    {"boosting"},
     {"runner"},
     {"stats"},
     {"report"},
@@ -102,6 +103,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 # The rooms above the losses may use more, and say so in the extras of pyproject.toml.
 EXTRAS = {
+    "boosting": {"numpy", "scipy", "sklearn", "lightgbm", "xgboost"},
     "cli": {"typer", "rich"},
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
     "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
