@@ -126,8 +126,11 @@ def compose_all(log_probs: Tensor, loss: RowLoss) -> Tensor:
     total = torch.zeros_like(log_probs)
     for share in loss.shares:
         own = apply_formula(shown, share.curve) / share.curve.factor
-        sums = share.rest(torch.where(present, own, 0).sum(CLASS_AXIS, keepdim=True))
-        part = torch.where(present, own / sums, 0 if share.complement else 1)
+        whole = torch.where(present, own, 0).sum(CLASS_AXIS, keepdim=True)
+        part = own / share.rest(whole)
+        if share.complement:  # all of it, of nothing too
+            part = torch.where(own == whole, 1, part)
+        part = torch.where(present, part, 0 if share.complement else 1)
         total = total + (1 - part if share.complement else part) * share.weight
     return total if loss.curve is None else total + apply_formula(log_probs, loss.curve)
 
