@@ -34,7 +34,7 @@ from a name, and `expacc.list_losses()` lists the names. With u = log p(target),
 
 {losses}
 
-![Each loss made against wrong labels and its pull, beside that of cross entropy, against p(target)](figures/robust.svg)
+![Losses against wrong labels and their pull, each by itself, against p(target)](figures/robust.svg)
 
 A binary loss at z is its sibling of two classes at the logits (0, z), and its curve the same.
 [ordinal.md](ordinal.md) compares the expected distance with cross entropy on ranked classes.
