@@ -31,16 +31,15 @@ from expacc.ops.log_prob import (
     all_leads,
     apply_formula,
     compose_log_prob_loss,
-    compute_dtype,
     eager_log_prob_loss,
     error_of,
-    row_dtype,
 )
 from expacc.ops.native.build import build_native
 from expacc.ops.orthant.all_classes import win_chances
 from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
 from expacc.ops.orthant.rival_cost import rival_cost
+from expacc.ops.rivals import compute_dtype, row_dtype
 from expacc.ops.triton.library import row_log_prob, takes_operation
 from expacc.ops.triton.node import fused_exact, fused_mixture
 

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from expacc.ops.dispatch import wants_composed
-from expacc.ops.log_prob import Formula, apply_formula, compute_dtype, row_dtype
+from expacc.ops.log_prob import Formula, apply_formula
+from expacc.ops.rivals import compute_dtype, row_dtype
 
 _SMALL_ELEMENTS = 16_384
 _BLOCK_ELEMENTS_CPU = 102_400
