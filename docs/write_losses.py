@@ -34,7 +34,7 @@ from a name, and `expacc.list_losses()` lists the names. With u = log p(target),
 
 {losses}
 
-![Losses against wrong labels and their pull, against p(target)](figures/robust.svg)
+![Losses against wrong labels and their pull, each by itself, against p(target)](figures/robust.svg)
 
 A binary loss at z is its sibling of two classes at the logits (0, z), and its curve the same.
 [ordinal.md](ordinal.md) compares the expected distance with cross entropy on ranked classes.
@@ -82,7 +82,8 @@ KINDS = {
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, ("---",) * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    escaped = [[cell.replace("|", "\\|") for cell in cells] for cells in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
 
 
 def code(thing: object) -> str:

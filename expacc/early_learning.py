@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from expacc.contract import values_readable
+from expacc.contract import read_labels, values_readable
 from expacc.errors import check_count, check_number, logits_error
 from expacc.ops import all_log_probs, row_dtype
 from expacc.registry.spec import MANY_CLASSES
@@ -102,9 +102,12 @@ class EarlyLearningRegularization(nn.Module):
     def forward(self, logits: Tensor, target: Tensor, index: Tensor) -> Tensor:
         """Compute the regularised loss of rows ``index``; in training mode, remember them."""
         index, known = self._check(logits, target, index)
-        kept = target != self.ignore_index
+        labels, some, bad = read_labels(target, self.ignore_index, logits.shape[1], single=False)
+        kept = torch.ones_like(known) if some is None else some
+        known = known if bad is None else known & ~bad
         if self.loss is None:
-            value = F.cross_entropy(logits, target, ignore_index=self.ignore_index, reduction="sum")
+            labels = torch.where(kept, labels, -1)
+            value = F.cross_entropy(logits, labels, ignore_index=-1, reduction="sum")
             value = value / kept.sum().clamp(min=1)
         else:
             value = self.loss(logits, target)
@@ -115,8 +118,10 @@ class EarlyLearningRegularization(nn.Module):
             probs = log_probs.detach().exp().clamp(_LEAST, 1 - _LEAST)
             probs = (probs / probs.sum(1, keepdim=True)).to(remembered.dtype)
             mixed = remembered.lerp(probs, 1 - self.momentum)
-            # Neither an ignored row nor one that does not exist is remembered.
-            remembered = torch.where((kept & known).unsqueeze(1), mixed, remembered)
+            # Neither an ignored row nor one that does not exist is remembered; nor a NaN, which
+            # would stay, though the step of an overflow may have been left out.
+            sound = (kept & known).unsqueeze(1) & mixed.isfinite()
+            remembered = torch.where(sound, mixed, remembered)
             self.targets[index] = remembered
         rest = (1 - remembered.to(log_probs.dtype)).log()
         regularizer = torch.logsumexp(log_probs + rest, 1)

@@ -128,7 +128,12 @@ def _module_of(spec: LossSpec, function: Callable[..., Tensor]) -> type[Function
     signature = inspect.Signature(arguments, return_annotation=None)
 
     def __init__(self: FunctionLoss, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(*args, **kwargs)
+        try:
+            given = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = ", ".join(signature.parameters)
+            got = str(error).removeprefix("got ")
+            raise TypeError(f"{spec.module_name} must be made of {takes}; got {got}.") from None
         given.apply_defaults()
         self._store(given.arguments)
 

@@ -125,3 +125,25 @@ def test_bad_numbers_are_refused():
     ):
         with pytest.raises(ValueError, match=piece):
             EarlyLearningRegularization(**{"num_rows": 10, "num_classes": 4, **arguments})
+
+
+def test_an_overflow_is_not_remembered():
+    loss = EarlyLearningRegularization(num_rows=3, num_classes=3)
+    logits = torch.tensor([[0.0, 1.0, 2.0], [0.0, float("inf"), 0.0], [float("nan"), 0.0, 0.0]])
+    target, index = torch.zeros(3, dtype=torch.int64), torch.arange(3)
+    assert loss(logits, target, index).isnan()
+    assert loss.targets[0].sum() > 0
+    assert torch.equal(loss.targets[1:], torch.zeros(2, 3))
+    assert loss(torch.zeros(3, 3), target, index).isfinite()
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8])
+def test_labels_of_any_integer_dtype(dtype):
+    logits, target, index = torch.eye(3), torch.tensor([0, 2, 55]), torch.arange(3)
+    values = [
+        EarlyLearningRegularization(3, 3, ignore_index=55)(logits, labels, index.to(torch.int32))
+        for labels in (target, target.to(dtype))
+    ]
+    assert torch.equal(*values)
+    with pytest.raises(ValueError, match=r"target must lie in \[0, 3\).*got 55 at row 2"):
+        EarlyLearningRegularization(3, 3)(logits, target, index)

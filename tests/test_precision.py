@@ -12,6 +12,8 @@ import pytest
 import torch
 from losses import CASES, Row, every_case, exact_row, moved_row
 
+from expacc import functional
+
 CLASSES = (1, 2, 3, 10, 1000)
 ROWS = 300
 EXTREMES = [0.0, *(s * v for v in (1e-8, 1, 10, 88, 104, 1e3, 1e4, 1.7e38) for s in (1, -1))]
@@ -138,3 +140,45 @@ def test_reductions_of_half_precision_do_not_overflow():
         mean = row.function(logits, target, weight, **numbers)
         single = row.function(logits[:1], target[:1], **numbers)
         torch.testing.assert_close(mean, single, rtol=1e-3, atol=1e-4)
+
+
+DIVIDED = ("normalized_cross_entropy", "normalized_focal", "active_negative")
+
+
+@pytest.mark.parametrize("name", ["expected_error", "leaky_expected_error", *DIVIDED])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("ahead", [0.0, 40.0, 75.0, 500.0, -60.0, -80.0, -500.0])
+def test_blocks_of_many_classes_have_all_digits(name, dtype, ahead):
+    """One softmax while label and rivals have a share of it that is a number; beyond, the rest."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(9, 100, 20, dtype=torch.float64, generator=generator)
+    target = torch.randint(0, 100, (9, 20), generator=generator)
+    logits.scatter_add_(1, target.unsqueeze(1), torch.full((9, 1, 20), ahead).double())
+    logits[0, 7], logits[1:3] = -torch.inf, logits[1:3] + 1e3
+    target[0].clamp_(max=6)
+    logits = logits.to(dtype)
+    function = getattr(functional, name)
+
+    def both(leaf):
+        found = function(leaf, target, reduction="none")
+        return found, torch.autograd.grad(found, leaf, torch.ones_like(found))[0]
+
+    found, grad = both(logits.clone().requires_grad_())
+    wide = logits.double()
+    rows, labels = wide.movedim(1, -1).reshape(-1, 100), target.reshape(-1)
+    exact = [
+        both_of_rows(function, z, t) for z, t in zip(rows.split(50), labels.split(50), strict=True)
+    ]
+    value = torch.cat([one[0] for one in exact]).reshape(9, 20)
+    slope = torch.cat([one[1] for one in exact]).reshape(9, 20, 100).movedim(-1, 1)
+    rtol = {torch.float32: 3e-6, torch.bfloat16: 8e-3, torch.float64: 1e-10}[dtype]
+    tiny = 1e-30 if dtype != torch.float64 else 0
+    torch.testing.assert_close(found.double(), value, rtol=rtol, atol=tiny)
+    largest = slope.abs().amax(1, keepdim=True)
+    assert ((grad.double() - slope).abs() <= 3 * rtol * largest + tiny).all()
+
+
+def both_of_rows(function, logits, target):
+    leaf = logits.clone().requires_grad_()
+    found = function(leaf, target, reduction="none")
+    return found.detach(), torch.autograd.grad(found.sum(), leaf)[0]

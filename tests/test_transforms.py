@@ -8,6 +8,7 @@ from operations import OPERATIONS, SAMPLED, head, labels_of, mix_of, scores
 from torch.autograd.functional import hessian, jacobian
 
 import expacc
+from expacc.registry import SPECS
 
 CROSS_ENTROPY = ("F.cross_entropy", F.cross_entropy, {}, True)  # every test passes for it too
 EVERY = [CROSS_ENTROPY] + [
@@ -98,6 +99,37 @@ def test_compiles_without_a_break(row, numbers):
     spoiled[3] = float("nan")  # ignored
     expected = loss(logits, target)
     torch.testing.assert_close(compiled(spoiled, target), expected, rtol=1e-12, atol=1e-14)
+
+
+# The first number of every loss, and what moves a curve.
+SCHEDULED = {
+    name: next(one for one, usual in spec.defaults.items() if isinstance(usual, float))
+    for name, spec in SPECS.items()
+    if spec.has_module and any(isinstance(usual, float) for usual in spec.defaults.values())
+} | {"expected_error": "shift", "mean_absolute_error": "scale"}
+
+
+@pytest.mark.parametrize(("name", "number"), SCHEDULED.items(), ids=SCHEDULED)
+def test_compiles_with_numbers_and_sizes_that_change(name, number):
+    """As under a schedule, with a last batch that is smaller: constants become symbols."""
+    torch._dynamo.reset()
+    spec, function = SPECS[name], SPECS[name].function
+
+    def loss(z, t, value):
+        return function(z, t, **{number: value})
+
+    compiled = torch.compile(loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    for rows, factor in ((8, 1.0), (5, 1.03)):
+        logits, target = batch(rows, 5)
+        if spec.family == "binary":
+            target = logits.sigmoid()
+        value = spec.defaults.get(number, 0.5) * factor
+        assert_twins(
+            lambda z, t, v=value: compiled(z, t, v),
+            lambda z, t, v=value: loss(z, t, v),
+            logits,
+            target,
+        )
 
 
 def test_inductor_and_modules():

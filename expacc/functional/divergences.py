@@ -162,7 +162,8 @@ def _jensen_shannon_formula(share: float) -> Formula:
         if share < 0.01:  # where 1 - w (1-p) loses what is left of m
             log_mixed = torch.where(prob < 0.5, torch.log(prob * rest + share), log_mixed)
         found = error - log_ratio(error, prob) * prob / c
-        return torch.sub(found, log_mixed, alpha=share / (rest * c))
+        # Not by alpha: torch.compile would guard a schedule's number by a rounded expression of it.
+        return found - log_mixed * (share / (rest * c))
 
     def slope(u: Tensor, prob: Tensor) -> Tensor:
         return (log_ratio(error_of(u), prob) / c + 1) * -prob

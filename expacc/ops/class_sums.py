@@ -26,20 +26,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from expacc.ops.dispatch import CLASS_AXIS, is_plain_eager, wants_composed
-from expacc.ops.log_prob import (
-    IDENTITY,
-    Formula,
-    apply_formula,
-    compose_target_lead,
-    error_of,
-)
-from expacc.ops.rivals import (
-    compute_dtype,
-    row_dtype,
-    rows_per_block,
-    split_rows,
-    summarize_rivals,
-)
+from expacc.ops.log_prob import IDENTITY, Formula, apply_formula, compose_target_lead, error_of
+from expacc.ops.rivals import compute_dtype, row_dtype, rows_per_block, split_rows, summarize_rivals
 
 _SMALL_ELEMENTS = 16_384
 
@@ -128,8 +116,11 @@ def compose_all(log_probs: Tensor, loss: RowLoss) -> Tensor:
     total = torch.zeros_like(log_probs)
     for share in loss.shares:
         own = apply_formula(shown, share.curve) / share.curve.factor
-        sums = share.rest(torch.where(present, own, 0).sum(CLASS_AXIS, keepdim=True))
-        part = torch.where(present, own / sums, 0 if share.complement else 1)
+        whole = torch.where(present, own, 0).sum(CLASS_AXIS, keepdim=True)
+        part = own / share.rest(whole)
+        if share.complement:  # all of it, of nothing too
+            part = torch.where(own == whole, 1, part)
+        part = torch.where(present, part, 0 if share.complement else 1)
         total = total + (1 - part if share.complement else part) * share.weight
     return total if loss.curve is None else total + apply_formula(log_probs, loss.curve)
 
@@ -276,7 +267,7 @@ class _BlockNode(torch.autograd.Function):
         rows, work = row_dtype(logits.device), compute_dtype(logits.dtype)
         behind = torch.empty(index.shape, dtype=work, device=logits.device)
         top, total, ctx.shares, fix = summarize_rivals(
-            logits, index, work, ctx.needs_input_grad[0], behind
+            logits, index, work, ctx.needs_input_grad[0], behind, _needs_tops(plan.loss)
         )
         log_total = total.to(rows).log()
         own = logits.gather(CLASS_AXIS, index).to(rows)
@@ -314,7 +305,8 @@ class _BlockNode(torch.autograd.Function):
         # The shares become the gradient in place; only a second backward makes them again.
         shares, ctx.shares = ctx.shares, None
         if shares is None:
-            shares = summarize_rivals(logits, index, top.dtype, keep=True).shares
+            found = summarize_rivals(logits, index, top.dtype, True, None, _needs_tops(plan.loss))
+            shares = found.shares
         rows = (top, offset.to(top.dtype), along, prob, error, error / fix)  # p_k = part · share_k
         lifts = [one * chain for one in by_rest]
         for block in split_rows(ctx.step, logits, index, shares, *rows, *lifts):
@@ -326,6 +318,11 @@ class _BlockNode(torch.autograd.Function):
 
 
 _block_node: Callable[..., Tensor] = _BlockNode.apply
+
+
+def _needs_tops(loss: RowLoss) -> bool:
+    """Is there a curve with no value beyond u = 0, where rounding may not take the likeliest?"""
+    return any(share.curve is not IDENTITY for share in loss.shares)
 
 
 def _class_sum(
