@@ -73,7 +73,7 @@ def settings_for(
     choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
     if spec and not numbers:
         choices = spec.polish
-    decay = 0.0 if spec and spec.regularizes else weight_decay
+    decay = weight_decay * (spec.decay_factor if spec else 1.0)
     found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices for rate in rates)
     return found if classes <= MANY_CLASSES else found[::2]
 
@@ -280,7 +280,6 @@ class _Trainer:
         runs: list[Run] = []
         for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
             rows = torch.from_numpy(part)
-            unit = start.at_unit_scale(self.rows.features[rows])
             for setting in settings:
                 runs.append(
                     Run(
@@ -290,8 +289,7 @@ class _Trainer:
                         loss_params=setting.loss_params,
                         learning_rate=setting.schedule,
                         weight_decay=setting.weight_decay / float(self.weight.sum()),
-                        # EXACT standardises its logits: only their shape goes on, at scale 1.
-                        start=unit if setting.loss == "exact" else start,
+                        start=start,
                     )
                 )
         steps = 60 if self.config.classes <= MANY_CLASSES else 40
