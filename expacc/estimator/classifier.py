@@ -88,7 +88,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        loss: Any = "exact",
+        loss: Any = "leaky_expected_error",
         hidden_layer_sizes: tuple[int, ...] = (),
         epochs: int | str = "auto",
         learning_rate: float | str = "auto",
@@ -328,11 +328,10 @@ class AccuracyClassifierCV(AccuracyClassifier):
     def __init__(
         self,
         losses: tuple[Any, ...] = (
-            "exact",
             "leaky_expected_error",
+            "exact",
+            "expected_error",
             "mixed_expected_error",
-            "hinge",
-            "focal",
         ),
         hidden_layer_sizes: tuple[int, ...] = (),
         epochs: int | str = "auto",
