@@ -229,7 +229,7 @@ def test_the_start_stays_unless_it_is_beaten():
     x = rng.normal(size=(400, 3))
     model = AccuracyClassifier().fit(x, rng.integers(0, 2, 400))  # nothing to learn
     assert model.best_params_ == {"loss": "cross_entropy"}
-    assert len(model.cv_results_["params"]) == 7
+    assert len(model.cv_results_["params"]) == 3
 
 
 def test_outliers_that_fool_cross_entropy_do_not_fool_exact():

@@ -2,10 +2,10 @@
 
 Every loss has the same number of trials. Trial t has the same draw of learning rate and weight
 decay for every loss, so that no loss is lucky; the numbers of its own come from the same
-low-discrepancy sequence. Half of the trials begin with the best that cross entropy found from
-nothing, at a quarter of the rates, and half with nothing. Trial 0 is a default that is good on most tables, and
-goes on from there; cross entropy's own has the weight decay of scikit-learn's logistic regression
-and begins with nothing.
+low-discrepancy sequence. Half of the trials go on from the best that cross entropy found from
+nothing, at a quarter of the rates, and half begin with nothing. Trial 0 is a default that is good
+on most tables, and goes on from there; cross entropy's own begins with nothing and has the weight
+decay of scikit-learn's logistic regression.
 
 A run takes about as many steps whatever the table, in equal batches. The cost is the order of
 magnitude, no more: fitted by hand to the times of single folds, of tables with 1,300 to 6,000 rows,

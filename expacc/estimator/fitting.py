@@ -28,6 +28,7 @@ from expacc.schedules import constant, cosine, geometric
 from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained, train_runs
 
 FULL_BATCH = 4096  # distinct rows up to which training is full-batch, in float64
+RATE = 0.1
 MANY_CLASSES = 20  # beyond, fewer settings and steps: the losses cost time per class
 
 
@@ -68,13 +69,13 @@ def settings_for(
     classes: int,
 ) -> tuple[Setting, ...]:
     """What to try for a loss; what the user fixed stays fixed."""
-    rates: Sequence[float] = (0.02, 0.1) if learning_rate == "auto" else (float(learning_rate),)
+    rate = RATE if learning_rate == "auto" else float(learning_rate)
     spec = spec_of(loss) if isinstance(loss, str) else None
     choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
     if spec and not numbers:
         choices = spec.polish
     decay = weight_decay * (spec.decay_factor if spec else 1.0)
-    found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices for rate in rates)
+    found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices)
     return found if classes <= MANY_CLASSES else found[::2]
 
 
@@ -203,7 +204,8 @@ def _choose(start: Array, logits: dict[int, Array | None], judge: _Judge, config
         gain = (scores.argmax(axis=1) == judge.codes) - right
         mean = part @ gain
         error = np.sqrt(part @ (gain - mean) ** 2 / count)
-        beyond = mean - error if config.guard else mean
+        # Beyond its error, and half a row: a single row is no evidence.
+        beyond = mean - error - 0.5 / count if config.guard else mean
         if beyond > lead:
             best, lead = place, beyond
     return best
