@@ -153,7 +153,7 @@ def test_every_loss_has_the_same_budget(rows):
     assert warm == [[0, 1], [1, 0], [1, 0]]  # cross entropy's own solution begins with nothing
     assert rates == [[0.2, 0.05], [0.05, 0.2], [0.05, 0.2]]
     # Drawn trials are everybody's: a quarter of the rate where a solution is gone on from.
-    drawn = [trials_of(loss, "linear", 8, 0, "iris/1", 75, 3)[2:] for loss in losses]
+    drawn = [trials_of(loss, "linear", 10, 0, "iris/1", 75, 3)[4:] for loss in losses]
     for own in drawn[1:]:
         for trial, theirs in zip(own, drawn[0], strict=True):
             assert trial.weight_decay == theirs.weight_decay
@@ -161,6 +161,17 @@ def test_every_loss_has_the_same_budget(rows):
             paces = (trial.learning_rate / theirs.learning_rate) ** (1 if theirs.warm else -1)
             assert paces == pytest.approx(4, rel=1e-3)
     assert len({trial.learning_rate for trial in drawn[0]}) == 6
+    other = trials_of("exact", "linear", 4, 0, "iris/1", 75, 3)[3]  # goes on, nearer to the error
+    assert other.found == pytest.approx(
+        {
+            "learning_rate": 0.05,
+            "weight_decay": 0.1 / 75,
+            "sigma": 0.3,
+            "margin": 3,
+            "warm_start": 1,
+        },
+        rel=1e-3,
+    )
     finals = [row for row in rows if row.kind == "final"]
     assert [row.loss for row in finals] == list(losses)
     assert {row.kind for row in rows} == {"trial", "final"}

@@ -254,6 +254,7 @@ WARM_RATE = 0.25  # of the learning rate, where a solution is gone on from
 FIRST_DRAWN = (
     2  # trials before have the usual numbers: one begins with a solution, one with nothing
 )
+OTHER = 3  # the trial of a loss that has usual numbers of a second kind; it goes on, too
 _MOST_DECAY = 10.0  # over the rows: ten times what is usual, for tables of a few
 
 
@@ -318,11 +319,14 @@ def trials_of(
         # Not in turn: the sequence's first coordinate is, low and high.
         found, warm = {}, number.bit_count() % 2 == (loss == REFERENCE)
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
-            share = None if number < FIRST_DRAWN else points[number, place]
+            drawn = number >= FIRST_DRAWN and not (number == OTHER and spec.other)
+            share = points[number, place] if drawn else None
             first = own_numbers.get(title, usual)
+            if number == OTHER:
+                first = spec.other.get(title, first)
             if title == "learning_rate" and warm:
                 low, high, first = low * WARM_RATE, high * WARM_RATE, first * WARM_RATE
-            if title == "weight_decay" and number == 0:
+            if title == "weight_decay" and number != 1:
                 first *= spec.decay_factor
             found[title] = _place(share, low, high, first)
         found["warm_start"] = float(warm)
