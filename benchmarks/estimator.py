@@ -12,11 +12,13 @@ import time
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
+from contest import prepared
 from machine import RESULTS, facts
 from rich.console import Console
 from rich.progress import track
@@ -26,7 +28,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from expacc.data import Preprocessor, find_tables, flip_labels, read_table
+from expacc.data import Preprocessor, flip_labels, read_table
 from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import expected_calibration_error
 
@@ -59,11 +61,12 @@ def exact_uci(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
             yield f"exact-uci {name}", features, np.asarray(table.labels.codes)
 
 
-def prepared(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    for each in find_tables(folder)[0]:
-        table = each.read()
-        features = Preprocessor.fit(table).transform(table, dtype=np.float64)
-        yield f"uci121 {table.name}", features, np.asarray(table.labels.codes)
+def of_uci121(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    for each in sorted(folder.iterdir()):
+        if each.is_dir():
+            table = prepared(each)
+            features = np.stack([column.values for column in table.columns], 1)
+            yield f"uci121 {table.name}", features, table.target.codes
 
 
 def compare(
@@ -148,8 +151,9 @@ def main() -> None:
         return
     tables = list(inside_scikit_learn())
     if options.data:
-        tables += list(exact_uci(options.data / "exact-uci"))
-        tables += list(prepared(options.data / "uci121"))
+        if find_spec("pyarrow"):  # which reads text
+            tables += list(exact_uci(options.data / "exact-uci"))
+        tables += list(of_uci121(options.data / "uci121"))
     losses = options.losses.split(",") if options.losses else [DEFAULT]
     part = "-losses" if options.losses else ""
     part += f"-noise-{options.noise:g}" if options.noise else ""
