@@ -276,10 +276,14 @@ def train_loss(table: Table, loss: str, *, device: str = "cpu", **asked: Any) ->
     features = preprocessor.transform(table)
     wrong = np.zeros(table.rows, np.bool_)
     train = TrainRows(features, codes, table.target.classes, rows, wrong)
-    payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": settings.seed}
+    # Of networks the losses go on from cross entropy, which settings have beside each.
+    losses = list(settings.losses) if settings.model in MODELS else [loss]
+    payload: dict[str, Any] = {"table": table.name, "fold": "all rows", "seed": settings.seed}
+    payload |= {"losses": losses}
     payload |= {"model": settings.model, "trials": count, "seeds": 1, "noise": 0.0}
     payload |= {"device": check_device(device), **settings.network}
-    trainer = trainer_of(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    runs = count * len(losses) + 1
+    trainer = trainer_of(WorkItem(f"{table.name}|all rows", payload, runs), train)
     _, best = trainer.search()
     classifier = None
     if (found := best[loss]) is not None:

@@ -174,7 +174,7 @@ def trials_in_rounds(
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
             first = own_numbers.get(title, usual)
             share = points[number, place] if number else None
-            found[title] = number_between(share, low, high, float(first))  # type: ignore[arg-type]
+            found[title] = number_between(share, low, high, float(first))
         own: dict[str, Any] = {title: v for title, v in found.items() if title != "max_leaves"}
         own |= {title: round(own[title]) for title in spec.counts if title in own}
         trials.append(Trial(number, found, {**own_numbers, **own}))

@@ -156,7 +156,6 @@ class RoundsTrainer:
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
-        judged = sum(len(held) for _, held in self.inner)
         found: list[Row] = []
         best: Best = {}
         for loss, trials in self.trials.items():
@@ -171,7 +170,7 @@ class RoundsTrainer:
                     tried.append((replace(row, key=key, seconds=0.0), models))
             own = [row for row, _ in tried]
             found += own
-            place = best_trial(own, judged)
+            place = best_trial(own, [self._right(one) for one in tried])
             best[loss] = None
             if place is None:
                 self.reasons[loss] = str(own[0].failure)
@@ -218,6 +217,19 @@ class RoundsTrainer:
 
     def _calibration(self, tried: tuple[Row, list[Fitted]]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
+        logits, known = self._held_out(tried)
+        return fit_calibration(logits, known, np.ones(len(known)))
+
+    def _right(self, tried: tuple[Row, list[Fitted]]) -> NDArray[np.bool_]:
+        """Which of the rows that judge a trial it has right; none of a failed one."""
+        if tried[0].failure is not None:
+            return np.zeros(sum(len(held) for _, held in self.inner), np.bool_)
+        logits, known = self._held_out(tried)
+        right: NDArray[np.bool_] = logits.argmax(1) == known
+        return right
+
+    def _held_out(self, tried: tuple[Row, list[Fitted]]) -> tuple[Array, Places]:
+        """A trial's logits, stopped, of all rows that it is judged by; and their labels."""
         row, models = tried
         rounds = int(row.numbers["rounds"])
         logits = np.concatenate(
@@ -226,8 +238,7 @@ class RoundsTrainer:
                 for model, (_, held) in zip(models, self.inner, strict=True)
             ]
         )
-        known = np.concatenate([self.labels[held] for _, held in self.inner])
-        return fit_calibration(logits, known, np.ones(len(known)))
+        return logits, np.concatenate([self.labels[held] for _, held in self.inner])
 
     def deployable(self, loss: str, trial: Trial, row: Row) -> BoostedClassifier:
         """The trial on all training rows as a classifier of class numbers."""

@@ -2,8 +2,8 @@
 
 The first trial is a default that is good on most tables, and the accuracy of a trial is known to a
 standard error only. The best of twenty such accuracies is mostly luck, so the default stays unless
-another trial is better by more than a standard error. Over tables, that rule chose better numbers
-for every loss than the plain maximum did, and it is the same rule for all of them.
+the best is better by more than the standard error of their difference, on the same rows. It is the
+same rule for all losses, and over tables it chose better numbers than the plain maximum did.
 """
 
 import math
@@ -61,12 +61,12 @@ def rows_for_trials(
     return features, labels, [(np.arange(own), np.arange(own, len(labels)))]
 
 
-def best_trial(trials: Sequence[Row], judged: int) -> int | None:
+def best_trial(trials: Sequence[Row], right: Sequence[NDArray[np.bool_]]) -> int | None:
     """The place of the trial to train again; None if all failed.
 
     Args:
         trials: in order; the first is the default.
-        judged: rows that each was judged by, all inner folds together.
+        right: of each, which of the rows that judge it, all inner folds together, it has right.
     """
     good = [place for place, row in enumerate(trials) if row.failure is None]
     if not good:
@@ -80,6 +80,6 @@ def best_trial(trials: Sequence[Row], judged: int) -> int | None:
     best = max(good, key=merit)
     if good[0] != 0:
         return best
-    share = merit(best)[0]
-    error = math.sqrt(max(share * (1 - share), 0.25 / judged) / judged)
-    return best if share > merit(0)[0] + error else 0
+    gained = int((right[best] & ~right[0]).sum())
+    lost = int((right[0] & ~right[best]).sum())
+    return best if gained - lost > math.sqrt(gained + lost) + 0.5 else 0

@@ -23,7 +23,6 @@ from expacc.compare.training_budget import (
     MODELS,
     Trial,
     batch_and_epochs,
-    batches_per_epoch,
     epochs_a_point,
     trials_of,
 )
@@ -114,9 +113,9 @@ class FoldTrainer:
         """Is training stopped where held-out rows say, and scored at its end as well?"""
         return bool(self.asked["model"] != "linear")
 
-    def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
-        """How long a loss trains, and what is the same for all."""
-        batch, epochs = batch_and_epochs(rows, loss)
+    def config(self, rows: int, *, curves: bool) -> TrainConfig:
+        """How long a run trains, and what is the same for all."""
+        batch, epochs = batch_and_epochs(rows)
         hidden = tuple(self.asked.get("hidden") or MODELS[self.asked["model"]])
         start: Any = "uniform" if hidden else "zeros"
         return TrainConfig(
@@ -141,8 +140,6 @@ class FoldTrainer:
     ) -> Run:
         """A trial of a loss as the loop takes it; ``start`` is cross entropy's solution."""
         rate = trial.learning_rate
-        if start is not None and loss == "exact":  # which standardises: only their shape goes on
-            start = start.at_unit_scale(self.rows.features[rows])
         return Run(
             key,
             rows,
@@ -151,10 +148,8 @@ class FoldTrainer:
             loss_params=trial.loss_params,
             learning_rate=geometric(rate, rate / 50),
             weight_decay=trial.weight_decay,
-            # As in its paper; as sigma falls, the norm of its gradient changes by orders.
-            normalize=loss == "exact",
             start=start,
-            stop=trial.stop(self.config(len(rows), loss, curves=False).epochs),
+            stop=trial.stop(self.config(len(rows), curves=False).epochs),
         )
 
     def together(
@@ -164,19 +159,15 @@ class FoldTrainer:
 
         With each result its seconds: its share of those that it was trained together with.
         """
-        groups: dict[int, dict[Any, Run]] = {}
-        for tag, run in runs.items():
-            groups.setdefault(batches_per_epoch(str(run.loss)), {})[tag] = run
-        results: dict[Any, tuple[RunResult, float]] = {}
-        for group in groups.values():  # each of its own length
-            longest = max(group.values(), key=lambda run: len(run.rows))
-            config = self.config(len(longest.rows), str(longest.loss), curves=curves)
-            device = self.asked.get("device", "cpu")
-            start = time.perf_counter()
-            found = train_runs(self.rows, list(group.values()), config, device=device)
-            each = (time.perf_counter() - start) / len(group)
-            results.update((tag, (one, each)) for tag, one in zip(group, found, strict=True))
-        return results
+        if not runs:
+            return {}
+        config = self.config(max(len(run.rows) for run in runs.values()), curves=curves)
+        start = time.perf_counter()
+        found = train_runs(
+            self.rows, list(runs.values()), config, device=self.asked.get("device", "cpu")
+        )
+        each = (time.perf_counter() - start) / len(runs)
+        return {tag: (one, each) for tag, one in zip(runs, found, strict=True)}
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
@@ -200,7 +191,7 @@ class FoldTrainer:
             own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
             found += own
             best[loss] = None
-            place = best_trial(own, self.judged)
+            place = best_trial(own, [self._right(loss, trial.number, results) for trial in trials])
             if place is not None:
                 calibration = self._calibration(loss, place, results)
                 best[loss] = (
@@ -210,10 +201,23 @@ class FoldTrainer:
                 )
         return found, best
 
-    @property
-    def judged(self) -> int:
-        """Rows that a trial is judged by, all inner folds together."""
-        return sum(len(held) for _, held in self.inner)
+    def _held_out(
+        self, loss: str, number: int, results: dict[Any, RunResult]
+    ) -> tuple[Array, Places]:
+        """A trial's logits of all rows that it is judged by, NaN where it failed; and labels."""
+        logits, labels = [], []
+        for fold, (_, held) in enumerate(self.inner):
+            model = results[loss, number, fold].model
+            features = self.rows.features[held]
+            failed = torch.full((len(held), self.classes), torch.nan)
+            logits.append(failed if model is None else model.logits(features))
+            labels.append(self.rows.labels[held])
+        return torch.cat(logits).double().numpy(), torch.cat(labels).numpy()
+
+    def _right(self, loss: str, number: int, results: dict[Any, RunResult]) -> NDArray[np.bool_]:
+        logits, labels = self._held_out(loss, number, results)
+        right: NDArray[np.bool_] = logits.argmax(1) == labels
+        return right
 
     def _inner_runs(
         self, trials: Mapping[str, Sequence[Trial]], starts: Sequence[Trained | None]
@@ -246,7 +250,9 @@ class FoldTrainer:
         if not trials:
             return self.usual, trained
         rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
-        place = best_trial(rows, self.judged)
+        place = best_trial(
+            rows, [self._right(REFERENCE, trial.number, results) for trial in trials]
+        )
         return None if place is None else replace(trials[place], found=rows[place].numbers), trained
 
     def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
@@ -308,14 +314,8 @@ class FoldTrainer:
 
     def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
-        logits, codes = [], []
-        for fold, (_, held) in enumerate(self.inner):
-            model = results[loss, place, fold].model
-            if model is not None:  # a trial with a score has them all
-                logits.append(model.logits(self.rows.features[held]).double().numpy())
-                codes.append(self.rows.labels[held].numpy())
-        known = np.concatenate(codes)
-        return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
+        logits, known = self._held_out(loss, place, results)
+        return fit_calibration(logits, known, np.ones(len(known)))
 
     def deployable(self, loss: str, trial: Trial, row: Row) -> AccuracyClassifier | None:
         """The trial on all training rows as a classifier of class numbers; None if it diverged."""
@@ -323,7 +323,7 @@ class FoldTrainer:
         model = result.at_stop or result.model
         if model is None:
             return None
-        hidden = self.config(len(self.own), loss, curves=False).model.hidden
+        hidden = self.config(len(self.own), curves=False).model.hidden
         classifier = AccuracyClassifier(loss, hidden, random_state=self.asked["seed"])
         classifier.classes_ = np.arange(self.classes)
         classifier.layers_ = [
