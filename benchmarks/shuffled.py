@@ -25,7 +25,7 @@ from expacc.compare.study import Settings, plan_study, run_study
 from expacc.data import read_table
 
 MAKERS = (load_iris, load_wine, load_breast_cancer, load_digits)
-ROWS, FEATURES = (60, 140), (2, 8)
+ROWS, FEATURES = (40, 96), (2, 8)
 CLAIMS = {
     "beats": "a loss is said to beat cross entropy",
     "above": "no line says that the losses reach no more than the most frequent class",
