@@ -93,6 +93,6 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(head)
+    writer.writerow(map(safe_cell, head))
     writer.writerows([cell(value) for value in row] for row in rows)
     return buffer.getvalue()

@@ -152,4 +152,4 @@ def test_predictions_hold_no_formula(stranger, capfd):
         assert all(safe_cell(cell) == cell for cell in cells)
         assert {row[3] for row in rows} >= {"'=cmd|' /C calc'!A0", "-1.5"}  # a number stays one
         assert any(row[1].startswith("-") for row in rows)
-        assert {row[4] for row in rows} <= {row[3] for row in rows}
+        assert {row[5] for row in rows} <= {row[3] for row in rows}

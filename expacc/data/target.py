@@ -31,12 +31,14 @@ _NAMED = re.compile(
     "species|variety|spam|ham|sentiment|attrition|fraud|poisonous|edible|malignant|stroke|"
     "heartdisease|cardio|potability|transported|defaulted|deposit|subscribed|purchased|"
     "clicked|canceled|cancelled|readmitted|approved|loanstatus|creditrisk|bankrupt|toxic|"
-    "groundtruth|ytrue|nobeyesdad|satisfied|classification|prediction|response|diagnose|"
+    "truth|groundtruth|ytrue|nobeyesdad|satisfied|classification|prediction|response|diagnose|"
+    "creditability|creditworthiness|kredit|goodbad|died|death|dead|survive|survival|vote|voted|"
     "klasse|ziel|zielvariable|etikett|classe|cible|etiquette|clase|objetivo|etiqueta|esito"
 )
 _MAYBE = re.compile(
     "type|category|status|quality|result|income|rating|grade|group|risk|disease|genre|"
-    "activity|default|left|gender|sex|digit|letter|num|decision|level|satisfaction|revenue"
+    "activity|default|left|gender|sex|digit|letter|num|decision|level|satisfaction|revenue|"
+    "party|choice|deny|denied|admit|admitted|hired|promoted|won|win|winner|released|purchase"
 )
 _BEFORE, _BEHIND = (
     {"is", "has", "was", "the", "true", "gold"},
@@ -44,7 +46,8 @@ _BEFORE, _BEHIND = (
 )
 _FEATURE = re.compile(
     r"(index|idx|row|rownum|rownames?|nr|no|number|year|month|day|weekday|hour|age|zip|zipcode|"
-    r"postcode|lat|latitude|lon|lng|long|longitude|price|amount|count|weight|height|width|length)"
+    r"postcode|lat|latitude|lon|lng|long|longitude|price|amount|count|freq|frequency|total|size|"
+    r"weight|height|width|length|salary|sex|gender|race|ethnicity|department|region|country|city)"
 )
 
 
@@ -138,9 +141,19 @@ class _Judged:
                 return "numbers the rows" if unnamed else "is different in every row: an identifier"
             if self.is_regression:
                 return f"holds {found:,} different numbers: to predict it would be regression"
-            few = FEW_NUMBERS if not is_fraction(self.cells, self.options) else FEW_NUMBERS // 2
+            parts = is_fraction(self.cells, self.options)
+            few = FEW_NUMBERS // 2 if parts else FEW_NUMBERS
+            if found > FEW_NUMBERS // 2 and (
+                2 * found > self.rows or (found > FEW_NUMBERS and (parts or 5 * found > self.rows))
+            ):
+                return (
+                    f"holds {found} different numbers in {self.rows} rows: to predict it would be "
+                    "regression"
+                )
             if found > few and self.tells < 2:
                 return f"holds {found} different numbers, many for classes"
+            if parts and found > 2 and not self.tells:
+                return f"holds {found} different numbers that are not whole, no names of classes"
             if self.tells < 2 and len(names) > 2 and found > 2 and _says_feature(self.name):
                 return f"holds numbers and is called {shown(self.name)}"
             return ""
@@ -247,13 +260,18 @@ def _rival(kept: Sequence[_Judged]) -> tuple[str, _Judged]:
         if len(possible) == 1 and len(possible[0].counts) <= few:
             name = shown(possible[0].name)
             return f"{what} {name!r} is the only other one of few values", possible[0]
-    if last.name.lower() in ("sex", "gender") or _says_feature(last.name):
+    if _says_feature(last.name):
         maybe = [one for one in others if one.tells and one.is_candidate()]
+        maybe = [one for one in maybe if not _says_feature(one.name)]
         if maybe:
             return f"{what} {shown(maybe[0].name)!r} may well be it", maybe[0]
     own, first = set(last.counts), others[0]
     if not first.is_candidate() or (last.numeric and first.numeric):
         return "", last
+    bare = first.grid.header_line is None and not any(one.numeric for one in kept)
+    two = set(first.counts)
+    if bare and len(two) == 2 and all(set(one.counts) != two for one in kept[1:]):
+        return f"{what} {shown(first.name)!r} holds two classes that no other column has", first
     if last.numeric:
         odd = all(one.numeric for one in others[1:])
         alike = [one for one in others[1:] if odd and _alike(own, set(one.counts))]

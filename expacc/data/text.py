@@ -15,6 +15,7 @@ _ASCII = bytes(range(1, 128))  # NUL is left: text has none
 _NOT_CP1252 = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
 _WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _MOST_HIGH = 0.3  # of the bytes, in a text of Latin letters
+_AROUND = 32 << 20  # bytes on both sides of the first that is no UTF-8, which tell what it is
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
@@ -37,16 +38,13 @@ def guess_encoding(source: Source) -> tuple[str, list[str]]:
         return "utf-8", []
     except UnicodeDecodeError as error:
         place = end - len(error.object) + error.start
-    odd = paired = 0
     seen: set[int] = set()
     for start in range(0, len(data), _PART):
-        part = data[start : start + _PART]
-        high = part.translate(None, _ASCII)
-        odd += len(high)
-        seen |= {*high}
-        paired += sum(map(len, _WIDE.findall(part)))
+        seen |= {*data[start : start + _PART].translate(None, _ASCII)}
+    near = data[max(0, place - _AROUND) : place + _AROUND]
+    odd, paired = len(near.translate(None, _ASCII)), sum(map(len, _WIDE.findall(near)))
     marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if marked or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(data):
+    if marked or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(near):
         return "utf-8", []  # where it is refused with its place
     found = "latin-1" if seen & _NOT_CP1252 else "cp1252"
     line, _ = _place(_parts(data[:place], found, final=False))
