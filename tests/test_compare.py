@@ -269,9 +269,9 @@ def test_a_model_without_logits_has_no_score(study, monkeypatch):
 
 def test_a_table_that_cannot_be_trained_on_is_refused_before_any_work(tmp_path):
     path = tmp_path / "numbers.csv"
-    path.write_text("x,y\n" + "".join(f"{i % 7},{i}\n" for i in range(10_001)))
+    path.write_text("x,y\n" + "".join(f"{i % 7},c{i}\n" for i in range(10_001)))
     with pytest.raises(ValueError, match=r"at most 10,000 classes; 'y' has 10,001"):
-        plan_study([read_table(path)], SMALL)
+        plan_study([read_table(path, target="y")], SMALL)
     path.write_text("a,b,y\n" + "".join(f"k{i},{i % 7},{i % 2}\n" for i in range(50_000)))
     with pytest.raises(ValueError, match=r"got 50,000 × 50,001, .*--max-levels"):
         plan_study([read_table(path, categorical=["a"])], SMALL)
