@@ -178,8 +178,8 @@ REFERENCES: dict[str, tuple[str, ...]] = {  # what may be run beside the losses
     "fast": (MAJORITY, LOGISTIC),
     "all": (MAJORITY, LOGISTIC, FOREST, TREES),  # the dearest last
 }
-# Of the time of the losses as estimated. A third would be a quarter of all; with few trials and many
-# features the losses take half of the estimate.
+# Of the time of the losses as estimated. A third would be a quarter of all, but with few trials and
+# many features the losses take half of the estimate.
 AT_MOST = 1 / 6
 
 
@@ -189,7 +189,7 @@ def reference_seconds(name: str, rows: int, features: int, classes: int) -> floa
     Fitted by hand to 100 to 12,000 rows, 4 to 100 features and 2 to 26 classes.
 
     >>> [round(reference_seconds(name, 1200, 64, 10), 1) for name in REFERENCES["all"]]
-    [0.0, 0.1, 0.4, 3.9]
+    [0.0, 0.1, 0.4, 3.5]
     """
     if name == LOGISTIC:
         return 1e-7 * rows * features * classes

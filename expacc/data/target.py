@@ -24,6 +24,7 @@ SOME_ROWS = 20  # so few tell nothing of what is different in each
 MOST_CANDIDATES = 5
 MOST_CLASSES = 6  # that a candidate shows
 _MOST_OTHERS = 300  # that are compared with the last one
+_MANY = "many for classes"
 _SAMPLE = 20_000  # rows that a column is judged by
 
 _NAMED = re.compile(
@@ -151,7 +152,7 @@ class _Judged:
                     "regression"
                 )
             if found > few and self.tells < 2:
-                return f"holds {found} different numbers, many for classes"
+                return f"holds {found} different numbers, {_MANY}"
             if parts and found > 2 and not self.tells:
                 return f"holds {found} different numbers that are not whole, no names of classes"
             if self.tells < 2 and len(names) > 2 and found > 2 and _says_feature(self.name):
@@ -163,8 +164,13 @@ class _Judged:
             long = sum(map(len, self.counts)) > 20 * found
             return "holds free text" if long else "is different in most rows: an identifier"
         if found > FEW_TEXTS and self.tells < 2:
-            return f"has {found:,} different values, many for classes"
+            return f"has {found:,} different values, {_MANY}"
         return ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may be, though it is doubted: many classes, but they come again."""
+        return self.doubt.endswith(_MANY) and 3 * len(self.counts) <= self.rows
 
     @property
     def worth(self) -> tuple[int, int, int]:
@@ -238,8 +244,12 @@ def find_target(grid: Grid, options: ReadOptions) -> int:
         return last.place
     found = [one for one in kept if one.is_candidate()]
     found.sort(key=lambda one: (one is last or one is not rival, *one.worth))
+    if not found and last.is_doubtful and not last.numeric:
+        return last.place
     if not found and (last.is_regression or len(last.counts) < 2):
         return last.place  # and a sentence of its own
+    if last.is_doubtful:
+        found.insert(1, last)
     candidates = [Candidate(one.name, tuple(one.counts.items())) for one in found]
     more = len(candidates) - MOST_CANDIDATES
     raise TargetError(grid.source, doubt, candidates[:MOST_CANDIDATES], max(0, more))
