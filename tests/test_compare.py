@@ -145,13 +145,23 @@ def test_every_loss_has_the_same_budget(rows):
         trials = [row for row in rows if row.kind == "trial" and row.loss == loss]
         assert len(trials) == 2
         assert all("validation_accuracy" in row.metrics for row in trials)
-    rates, decays = (
-        [[r.numbers[name] for r in rows if r.kind == "trial" and r.loss == loss] for loss in losses]
-        for name in ("learning_rate", "weight_decay")
-    )
-    assert decays[0] == decays[2] == [pytest.approx(1 / 75, rel=1e-3), decays[1][1]]
-    assert rates[0] == rates[2]
-    assert rates[1] == pytest.approx([rate / 20 for rate in rates[0]], rel=1e-3)  # EXACT's pace
+    usual = [[r.numbers for r in rows if r.kind == "trial" and r.loss == loss] for loss in losses]
+    drawn = [
+        [trial.found for trial in trials_of(loss, "linear", 6, 0, "iris/1", 75, 3)]
+        for loss in losses
+    ]
+    for found in (usual, drawn):
+        rates, decays, warm = (
+            [[numbers[name] for numbers in own] for own in found]
+            for name in ("learning_rate", "weight_decay", "warm_start")
+        )
+        # The usual numbers twice, from nothing and from cross entropy; then everybody's drawn ones.
+        assert decays[0] == decays[2] == [pytest.approx(1 / 75, rel=1e-3)] * 2 + decays[1][2:]
+        assert decays[1][:2] == [1e-5] * 2
+        assert rates[0] == rates[2]
+        assert rates[1] == pytest.approx([rate / 20 for rate in rates[0]], rel=1e-3)  # EXACT's pace
+        assert warm == [[0, 1] * (len(rates[0]) // 2)] * 3
+    assert len({*rates[0]}) == len({*decays[0]}) == 5
     finals = [row for row in rows if row.kind == "final"]
     assert [row.loss for row in finals] == list(losses)
     assert {row.kind for row in rows} == {"trial", "final"}
@@ -269,9 +279,13 @@ def test_a_model_without_logits_has_no_score(study, monkeypatch):
 
 def test_a_table_that_cannot_be_trained_on_is_refused_before_any_work(tmp_path):
     path = tmp_path / "numbers.csv"
-    path.write_text("x,y\n" + "".join(f"{i % 7},c{i}\n" for i in range(10_001)))
+    path.write_text("x,y\n" + "".join(f"{i % 7},{i}\n" for i in range(10_001)))
+    with pytest.raises(ValueError, match="'y', the last column, is different in every row: an id"):
+        read_table(path)
+    with pytest.raises(ValueError, match="the target 'y' holds 10,001 different numbers"):
+        read_table(path, target="y")
     with pytest.raises(ValueError, match=r"at most 10,000 classes; 'y' has 10,001"):
-        plan_study([read_table(path, target="y")], SMALL)
+        plan_study([read_table(path, target="y", categorical=["y"])], SMALL)
     path.write_text("a,b,y\n" + "".join(f"k{i},{i % 7},{i % 2}\n" for i in range(50_000)))
     with pytest.raises(ValueError, match=r"got 50,000 × 50,001, .*--max-levels"):
         plan_study([read_table(path, categorical=["a"])], SMALL)
