@@ -37,7 +37,7 @@ from expacc.compare.training_budget import (
 from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.registry.spec import REFERENCE
-from expacc.runner.items import Shared, WorkItem
+from expacc.runner.items import Shared, WorkItem, tell_progress
 from expacc.runner.rows import Row
 from expacc.schedules import geometric
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
@@ -205,6 +205,7 @@ class FoldTrainer:
             found = train_runs(self.rows, list(group.values()), config, device=device)
             each = (time.perf_counter() - start) / len(group)
             results.update((tag, (one, each)) for tag, one in zip(group, found, strict=True))
+            tell_progress(len(group) / len(self.inner))
         return results
 
     def search(self) -> tuple[list[Row], Best]:
