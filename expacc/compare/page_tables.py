@@ -256,7 +256,7 @@ def confusion_table(
                     "shade": f"{shade}{' diagonal' if given == said else ''}".strip(),
                 }
             )
-        rows.append({"name": name, "cells": cells})
+        rows.append({"name": plain(name, 18), "cells": cells})
 
     def part(title: str, changed: Sequence["Changed"]) -> Values:
         more = f", the clearest {MOST_ROWS}" if len(changed) > MOST_ROWS else ""
@@ -275,7 +275,7 @@ def confusion_table(
     return {
         "winner": winner,
         "table": table,
-        "classes": found.classes,
+        "classes": [plain(name, 18) for name in found.classes],
         "rows": rows,
         "finding": f"On {len(found.gained)} rows {winner} is right more often, on "
         f"{len(found.lost)} less often; net {'+' if net >= 0 else '−'}{_count(abs(net))} rows.",
