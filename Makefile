@@ -10,6 +10,7 @@ DATA ?= $(EXPACC_DATA)
 RUNS ?= expacc-reproduce
 # Compiling kernels is most of the time of the tests on a GPU: so many processes do it side by side.
 SHARES ?= 8
+NOTES ?= build/gpu-tests/notes
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs dist clean
@@ -38,12 +39,15 @@ test-slow: install ## Run the tests that take minutes.
 	@$(BIN)/python -m pytest -q -m slow
 
 test-gpu: ## Run the tests that need a GPU, with the Python at hand (PYTHON=..., SHARES=side by side).
+	@rm -rf "$(NOTES)" && mkdir -p "$(NOTES)"
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(SHARES) --output-sync=target \
-		$(foreach place,$(shell seq $(SHARES)),gpu-share-$(place))
+		$(foreach place,$(shell seq $(SHARES)),gpu-share-$(place)); code=$$?; \
+		$(PYTHON) tests/gpu/conftest.py "$(NOTES)" && exit $$code
 
 gpu-share-%:
-	@EXPACC_SHARE=$*/$(SHARES) $(PYTHON) -m pytest -q -p no:cacheprovider --durations=5 tests/gpu \
-		|| [ $$? -eq 5 ]  # a share without tests
+	@EXPACC_SHARE=$*/$(SHARES) EXPACC_NOTES="$(NOTES)" $(PYTHON) -m pytest -q --tb=short \
+		--no-header -p no:cacheprovider tests/gpu > "$(NOTES)/../gpu-share-$*.log" 2>&1 \
+		|| [ $$? -eq 5 ] || { cat "$(NOTES)/../gpu-share-$*.log"; exit 1; }  # 5: a share without tests
 
 check: install ## What CI runs: format, lint, types, tests.
 	@$(BIN)/ruff format --check .

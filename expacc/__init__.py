@@ -34,7 +34,7 @@ _HOMES = {
 }
 # Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
 _ROOMS = {
-    *("baselines", "centers", "contract", "functional", "losses", "ops", "optim"),
+    *("baselines", "boosting", "centers", "contract", "functional", "losses", "ops", "optim"),
     *("probabilities", "errors", "registry", "scheduled", "schedules"),
 }
 

@@ -12,6 +12,7 @@ A loss of 256×10 logits takes microseconds, so the path of a good call makes fe
 sentences for bad input are in ``expacc.errors``.
 """
 
+import functools
 import math
 from typing import Literal, NamedTuple
 
@@ -22,16 +23,21 @@ from expacc import errors
 from expacc.ops import (
     CLASS_AXIS,
     Formula,
+    Spec,
     all_leads,
     all_log_probs,
     apply_formula,
     compute_dtype,
+    fused_curve,
+    is_plain_batch,
     is_plain_eager,
     log_prob_loss,
     row_dtype,
 )
 
 Reduction = Literal["none", "mean", "sum"]
+# logits, target, weight, ignore_index, reduction
+Labelled = tuple[Tensor, Tensor, Tensor | None, int, Reduction]
 Shift = float | Literal["auto"]
 
 _ORDINARY = (Tensor, torch.nn.Parameter)  # neither fake nor a subclass with a will of its own
@@ -299,6 +305,62 @@ def read_shift(shift: Shift, classes: int) -> float:
     if isinstance(shift, str):
         raise ValueError(f"shift must be a number or 'auto'; got {shift!r}.")  # noqa: TRY004
     return errors.check_number("shift", shift, low=-math.inf)
+
+
+def read_spec(
+    curve: str,
+    logits: Tensor,
+    label_smoothing: float,
+    shift: Shift,
+    scale: float,
+    factor: float = 1.0,
+    share: float = 0.0,
+) -> Spec:
+    """A curve of the kernels, its numbers checked."""
+    classes = logits.shape[CLASS_AXIS] if logits.ndim > 1 else len(logits)
+    numbers = (curve, classes, label_smoothing, shift, scale, factor, share)
+    try:
+        return _checked_spec(*numbers)
+    except TypeError:  # nothing to remember it by, or no number
+        return _checked_spec.__wrapped__(*numbers)
+
+
+@functools.lru_cache(256, typed=True)
+def _checked_spec(
+    curve: str,
+    classes: int,
+    label_smoothing: float,
+    shift: Shift,
+    scale: float,
+    factor: float,
+    share: float,
+) -> Spec:
+    number = read_shift(shift, classes)
+    errors.check_number("scale", scale, low=0, open_low=True)
+    errors.check_number("label_smoothing", label_smoothing, low=0, high=1)
+    return Spec(curve, factor, number, float(scale), share, float(label_smoothing))
+
+
+def reduce_curve(
+    formula: Formula,
+    batch: Labelled,
+    label_smoothing: float,
+    shift: Shift = 0.0,
+    scale: float = 1.0,
+) -> Tensor:
+    """``formula`` of a batch that nobody has read: fused on a GPU, else as ``reduce_log_prob``."""
+    if formula.curve is not None and is_plain_batch(*batch[:2]) and batch[0].ndim:
+        curve, *numbers = formula.curve
+        spec = read_spec(curve, batch[0], label_smoothing, shift, scale, formula.factor)
+        fused = fused_curve(batch, (numbers[0], numbers[1]), "auto", _reduce_again, spec, formula)
+        if fused is not None:
+            return fused
+    return reduce_log_prob(formula, read_batch(*batch, label_smoothing), shift, scale)
+
+
+def _reduce_again(batch: Labelled, _: object, spec: Spec, formula: Formula) -> Tensor:
+    """The same by operations, for those who differentiate twice."""
+    return reduce_log_prob(formula, read_batch(*batch, spec.smoothing), spec.shift, spec.scale)
 
 
 def reduce_log_prob(

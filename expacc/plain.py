@@ -14,6 +14,7 @@ from typing import Any
 _JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
 _FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
+LONGEST = 10_000  # letters of a line of output
 
 
 class UsageError(ValueError):
@@ -59,13 +60,13 @@ def _bad(letter: str) -> bool:
     return kind in ("Cc", "Cs", "Zl", "Zp") or (kind == "Cf" and letter not in _JOINERS)
 
 
-def one_line(text: str, most: int = 10_000) -> str:
+def one_line(text: str) -> str:
     """The same for a line of output: no line breaks, and an end.
 
     >>> one_line("a\\nb")
     'a b'
     """
-    return plain(" ".join(text[: most + 1].splitlines()), most)
+    return plain(" ".join(text[: LONGEST + 1].splitlines()), LONGEST)
 
 
 def safe_cell(text: str) -> str:

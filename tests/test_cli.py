@@ -131,7 +131,7 @@ def test_dry_run_runs_nothing(there, capsys):
         (["compare", "iris", "--inject-label-noise", "1"], "label_noise must lie in [0, 1)"),
         (["compare", "iris", "--trials", "many"], "--trials"),
         (["compare", "iris", "--trials", "0"], "trials must be >= 1"),
-        (["compare", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
+        (["compare", "iris", "--model", "tree"], "model must be linear, mlp, lightgbm"),
         (["compare", "iris", "--device", "moon"], "device must be one that torch can use"),
         (["compare", "iris", "--engine", "cloud", *TINY[:6], "-q"], "engine must be"),
         (["compare", "iris", "--nonsense"], "--nonsense"),
@@ -160,7 +160,7 @@ def test_dry_run_runs_nothing(there, capsys):
         (["inspect", "text.csv", "--encoding", "zz"], "encoding must be one that Python knows"),
         (["inspect", "none.csv"], "none.csv: there is no such file"),
         (["fit", "iris", "--seed", "-1"], "seed must be >= 0"),
-        (["fit", "iris", "--model", "tree"], "model must be 'linear' or 'mlp'"),
+        (["fit", "iris", "--model", "tree"], "model must be linear, mlp, lightgbm"),
         (["fit", "iris", "--loss", "exact", "--trials", "0"], "trials must be >= 1"),
     ],
 )

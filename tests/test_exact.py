@@ -505,3 +505,16 @@ def test_synchronised_standardisation(tmp_path):
     (grad,) = torch.autograd.grad(whole, logits)
     torch.testing.assert_close(torch.cat([ranks[0]["grad"], ranks[1]["grad"]]), grad)
     assert torch.equal(exact_error(logits, target, standardize="sync", reduction="sum"), whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("level", [0.0, 1e-25, 3.0, 1e30])
+def test_constant_logits_have_the_gradient_of_logits_that_are_not_standardised(dtype, level):
+    # Where a linear model starts that begins with zeros.
+    target = torch.tensor([0, 2])
+    found = []
+    for standardize in (True, False):
+        leaf = torch.full((2, 3), level, dtype=dtype, requires_grad=True)
+        exact_error(leaf, target, standardize=standardize).backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-7)

@@ -1,16 +1,14 @@
 """The EXACT paper's tables: its numbers, its data, its protocol, a search that cannot cheat."""
 
 import gzip
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from sklearn.model_selection import train_test_split
-from uci_files import write_tables
+from uci_files import real_data, write_tables
 
 from expacc.compare.serialize import pack_splits, pack_table
 from expacc.data import Split, TableError, open_split
@@ -508,14 +506,6 @@ def test_a_difference_of_a_row_or_of_a_seed_is_seen():
 # The real tables
 
 
-@pytest.fixture(scope="module")
-def real():
-    root = os.environ.get("EXPACC_DATA")
-    if not root or not (Path(root) / "exact-uci").is_dir():
-        pytest.skip("EXPACC_DATA names no folder with exact-uci")
-    return Path(root)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "bars"),
@@ -527,8 +517,8 @@ def real():
         ("adult", (85.47, 0.3, 85.21, 0.3)),
     ],
 )
-def test_the_papers_numbers_come_out(real, name, bars):
-    table = read_uci(real / "exact-uci" / name, name)
+def test_the_papers_numbers_come_out(name, bars):
+    table = read_uci(real_data("exact-uci") / "exact-uci" / name, name)
     if table is None:
         pytest.skip(f"{name} is not there")
     split = split_of(table)

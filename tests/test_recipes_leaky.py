@@ -1,16 +1,14 @@
 """The recipes of the leaky-expected-error paper, on small made-up data; on the real, if at hand."""
 
 import json
-import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from uci_files import write_digits, write_halves, write_idx
+from uci_files import real_data, write_digits, write_halves, write_idx
 
 from expacc.recipes.leaky import LOSSES, compare, paired_t, underlined
 from expacc.recipes.leaky import logistic as leaky_logistic
@@ -153,15 +151,6 @@ def test_uci_seeds_are_repeats_and_quick_is_a_part(tables, short_uci):
     assert len(quick.items) == 2
     assert [item.payload["folds"] for item in quick.items] == [["1a", "1b", "2a", "2b"]] * 2
     assert set(quick.facts["tables"]) == {"satellite47", "zoo"}  # the small ones
-
-
-def test_uci_is_the_same_twice(uci):
-    work, rows = uci
-    payload = {**work.items[0].payload, "folds": ["4a", "4b"]}  # and alone as in company
-    again = execute(replace(work.items[0], payload=payload), work.shared)
-    first = {row.key: dict(row.metrics) for row in rows}
-    assert len(again) == 2 * 3 * 3
-    assert all(dict(row.metrics) == first[row.key] for row in again)
 
 
 def test_uci_copes_with_columns_that_are_constant_in_a_half(tmp_path, short_uci):
@@ -489,15 +478,10 @@ def test_mlp_is_judged_by_what_was_found(mlp):
 
 # --------------------------------------------------------------------------------- real data
 
-DATA = os.environ.get("EXPACC_DATA")
-
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
 def test_pima_is_as_in_the_paper():
-    work = RECIPE["leerr-uci"].plan(RecipeOptions(Path(str(DATA))))
-    if "pima" not in work.facts["tables"]:
-        pytest.skip("leerr-uci/pima is not in EXPACC_DATA")
+    work = RECIPE["leerr-uci"].plan(RecipeOptions(real_data("leerr-uci/pima")))
     own = [item for item in work.items if item.payload["table"] == "pima"]
     rows = finished(replace(work, items=tuple(own)))
     page = RECIPE["leerr-uci"].write(rows, work.facts)
@@ -507,9 +491,8 @@ def test_pima_is_as_in_the_paper():
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DATA, reason="EXPACC_DATA names no folder of real data")
 def test_expected_error_lags_on_mnist():
-    work = RECIPE["leerr-mnist-logistic"].plan(RecipeOptions(Path(str(DATA)), quick=True))
+    work = RECIPE["leerr-mnist-logistic"].plan(RecipeOptions(real_data("mnist"), quick=True))
     own = [item for item in work.items if item.payload["labels"]["condition"] == "raw-xavier"]
     rows = finished(replace(work, items=tuple(own)))
     page = RECIPE["leerr-mnist-logistic"].write(rows, work.facts)

@@ -2,14 +2,12 @@
 
 import dataclasses
 import math
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from test_recipes_all import words
-from uci_files import write_prepared
+from uci_files import real_data, write_prepared
 
 from expacc.functional import mixed_expected_error
 from expacc.functional.softmax import focus_weights
@@ -455,10 +453,7 @@ def test_a_chart_of_one_table_can_be_drawn():
 
 @pytest.mark.slow
 def test_real_tables():
-    root = os.environ.get("EXPACC_DATA")
-    if not root or not (Path(root) / "uci121" / "wine").is_dir():
-        pytest.skip("EXPACC_DATA names no folder with uci121/wine")
-    work = plan(RecipeOptions(data=Path(root)))
+    work = plan(RecipeOptions(data=real_data("uci121/wine")))
     names = ("wine", "lenses", "balloons", "trains", "low-res-spect")
     rows = []
     for item in work.items:

@@ -58,15 +58,12 @@ def test_a_row_comes_back_as_it_was(tmp_path):
     assert found.predictions.to_bytes() == FULL.predictions.to_bytes()
 
 
-def test_rows_come_in_the_order_of_their_keys_and_can_be_chosen(tmp_path):
+def test_rows_come_in_the_order_of_their_keys(tmp_path):
     with Store.open(tmp_path, STUDY) as store:
         store.save("b", [row("b/2", "b"), row("b/1", "b", predictions=predictions())])
         other = Row("a/1", "a", "trial", "wine", "leaky", "1a", metrics={"validation_accuracy": 1})
         store.save("a", [other])
         assert [found.key for found in store.rows()] == ["a/1", "b/1", "b/2"]
-        assert [found.key for found in store.rows(kind="trial")] == ["a/1"]
-        assert [found.key for found in store.rows(table="iris", kind="final")] == ["b/1", "b/2"]
-        assert store.rows(table="iris", kind="trial") == []
         assert store.rows()[1].predictions is not None
         assert store.rows(predictions=False)[1].predictions is None
 

@@ -509,3 +509,19 @@ def test_refusals(call, kind, says):
     assert says in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert train_runs(GOOD, []) == []
+
+
+def test_the_weights_of_a_chosen_epoch_are_kept_beside_the_last():
+    x = torch.linspace(-1, 1, 20).unsqueeze(1)
+    rows, everyone = TensorTable(x, (x[:, 0] > 0).long(), classes=2), torch.arange(20)
+    runs = [Run(f"{stop}", everyone, stop=stop) for stop in (None, 3, 9, 10)]
+    model = Model((4,), hidden_dropout=0.2)
+    found = train_runs(rows, runs, TrainConfig(model, epochs=9, batch=8, keep="every"))
+    for run, result in zip(runs, found, strict=True):
+        assert (result.at_stop is None) == (run.stop in (None, 10))
+        if result.at_stop is not None:
+            kept = result.every[run.stop - 1]
+            for one, other in zip(result.at_stop.layers, kept.layers, strict=True):
+                assert torch.equal(one.weight, other.weight)
+    with pytest.raises(ValueError, match="stop must be >= 1; got 0"):
+        train_runs(rows, [Run("a", everyone, stop=0)], TrainConfig())

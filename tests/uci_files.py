@@ -4,16 +4,26 @@ import gzip
 import io
 import json
 import lzma
+import os
 import struct
 import zipfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from expacc.recipes.leaky.digits import FILES
 
 ROWS = 60
 Pairs = list[tuple[int, float]]
+
+
+def real_data(inside: str) -> Path:
+    """The folder that EXPACC_DATA names; a test without it, or without this inside, is skipped."""
+    root = os.environ.get("EXPACC_DATA")
+    if not root or not (Path(root) / inside).is_dir():
+        pytest.skip(f"EXPACC_DATA names no folder with {inside}")
+    return Path(root)
 
 
 def write_tables(folder: Path) -> Path:

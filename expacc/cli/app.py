@@ -54,6 +54,10 @@ Workers = Annotated[
 ]
 Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
 Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
+Hidden = Annotated[
+    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
+]
+Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
 
@@ -100,11 +104,19 @@ def compare(
         ),
     ] = None,
     model: Annotated[
-        str, Option("--model", metavar="linear|mlp", help="What to train.")
+        str,
+        Option(
+            "--model",
+            metavar="MODEL",
+            help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class.",
+            show_default=False,
+        ),
     ] = "linear",
+    hidden: Hidden = None,
+    dropout: Dropout = 0.0,
     trials: Annotated[
         int | None,
-        Option("--trials", metavar="N", help="Of the search, a loss and fold; default: 8 to 20."),
+        Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
     ] = None,
     folds: Annotated[
         str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
@@ -112,14 +124,14 @@ def compare(
     repeats: Annotated[int, Option("--repeats", metavar="N", help="Final runs a fold.")] = 2,
     label_noise: Annotated[
         str,
-        Option("--inject-label-noise", metavar="A,B", help="Make these shares of labels wrong."),
+        Option("--inject-label-noise", metavar="A,B", help="Shares of labels made wrong."),
     ] = "0",
     references: Annotated[
         str,
         Option(
             "--references",
             metavar="none|fast|all",
-            help="Run beside the losses: scikit-learn's classifiers (fast: the linear one).",
+            help="scikit-learn's classifiers beside (fast: the linear one).",
         ),
     ] = "all",
     out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
@@ -141,8 +153,10 @@ def compare(
 
     with user_input():
         settings = Settings(
-            losses=studies.read_losses(losses),
+            losses=studies.read_losses(losses, model),
             model=model,
+            hidden=studies.read_widths(hidden),
+            dropout=dropout,
             trials=trials,
             folds=folds,
             seeds=repeats,
@@ -185,8 +199,15 @@ def fit(
         Path | None, Option("--from", metavar="DIR", help="The winner of this study.")
     ] = None,
     model: Annotated[
-        str | None, Option("--model", metavar="linear|mlp", help="Default: linear, or the study's.")
+        str | None,
+        Option(
+            "--model",
+            metavar="MODEL",
+            help="linear, mlp, lightgbm or xgboost; default: linear, or the study's.",
+        ),
     ] = None,
+    hidden: Hidden = None,
+    dropout: Dropout = 0.0,
     trials: Annotated[
         int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
@@ -203,7 +224,8 @@ def fit(
 ) -> None:
     """Train the winner, or a named loss, on all rows, and save it."""
     screen = Screen(quiet=quiet, as_json=as_json)
-    options = studies.FitOptions(loss, study, model, trials, seed, device)
+    network = studies.read_widths(hidden), dropout
+    options = studies.FitOptions(loss, study, model, trials, seed, device, *network)
     studies.fit(data, options, out, reading=reading, screen=screen)
 
 

@@ -62,16 +62,28 @@ class RunOptions:
             ) from None
 
 
-def read_losses(text: Sequence[str] | None) -> tuple[str, ...]:
-    """Names and families between commas; of a family those that can stand alone."""
-    from expacc.compare.study import NEVER_ALONE
+def read_losses(text: Sequence[str] | None, model: str = "linear") -> tuple[str, ...]:
+    """Names and families between commas; of a family those that the model can be trained on."""
+    from expacc.compare.settings import trains_on
     from expacc.registry import choose_losses
     from expacc.report.words import DEFAULT_LOSSES
 
     words = [word.strip() for part in text or () for word in part.split(",") if word.strip()]
     if not words:
         return DEFAULT_LOSSES
-    return tuple(name for name in choose_losses(words) if name != NEVER_ALONE or name in words)
+    return tuple(name for name in choose_losses(words) if trains_on(model, name) or name in words)
+
+
+def read_widths(text: str | None) -> tuple[int, ...] | None:
+    """Whole numbers between commas."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and 0 < int(word) <= 65536 for word in words):
+        raise UsageError(
+            f"--hidden must be units of layers between commas, such as 256,256; got {text!r:.60}."
+        )
+    return tuple(map(int, words))
 
 
 def read_shares(text: str) -> tuple[float, ...]:
@@ -239,6 +251,8 @@ class FitOptions:
         trials: of the search.
         seed: of everything random.
         device: where to train.
+        hidden: widths of the layers of 'mlp'.
+        dropout: share of its units that are dropped.
     """
 
     loss: str | None = None
@@ -247,6 +261,8 @@ class FitOptions:
     trials: int | None = None
     seed: int | None = None
     device: str = "cpu"
+    hidden: tuple[int, ...] | None = None
+    dropout: float = 0.0
 
 
 def fit(
@@ -282,20 +298,25 @@ def _short(value: Any) -> str:
 
 def _train(table: "Table", options: FitOptions, record: "StudyRecord | None") -> "Deployed":
     from expacc.compare.deploy import train_by_choice, train_loss, winner_of
-    from expacc.compare.study import Settings
+    from expacc.compare.settings import Settings
     from expacc.report.words import DEFAULT_LOSSES
 
     loss = options.loss.replace("-", "_") if options.loss else None
     settings: dict[str, Any] = {}
     if record is not None:
         loss = loss or winner_of(record, table)
-        settings = {name: record.settings[name] for name in ("model", "trials", "seed")}
+        asked = ["trials", "seed", *(("model", "hidden", "dropout") if not options.model else ())]
+        settings = {name: record.settings[name] for name in asked if name in record.settings}
+        if "hidden" in settings:
+            settings["hidden"] = tuple(settings["hidden"])
         if isinstance(settings["trials"], list):  # several tables: each has its own number again
             del settings["trials"]
     if loss is None and options.trials is not None:
         raise UsageError("--trials must come with --loss or --from; got neither.")
-    own = {"model": options.model, "trials": options.trials, "seed": options.seed}
+    own = {name: getattr(options, name) for name in ("model", "trials", "seed", "hidden")}
     settings |= {name: value for name, value in own.items() if value is not None}
+    if options.dropout:
+        settings["dropout"] = options.dropout
     with user_input():
         Settings(losses=(loss,) if loss else DEFAULT_LOSSES, **settings)
     settings["device"] = options.device

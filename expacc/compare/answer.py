@@ -128,6 +128,7 @@ def answer_one_table(
     significance: float = 0.05,
     families: int = 1,
     target: str = "",
+    model: str = "",
 ) -> Answer:
     """Say in a sentence whether a rival should replace the reference on one table.
 
@@ -140,6 +141,7 @@ def answer_one_table(
         significance: the level for adjusted p-values.
         families: how many such sets of rivals the p-values are adjusted for, all together.
         target: the column that is predicted.
+        model: what was trained, in words.
     """
     significance = check_share("significance", significance)
     if not rivals:
@@ -149,7 +151,8 @@ def answer_one_table(
     for rival in rivals:
         _check_accuracy(rival.name, rival.accuracy)
     ordered = sorted(rivals, key=lambda rival: -rival.accuracy)
-    where = f"On {table}, predicting {target!r}," if target else f"On {table}"
+    trained = f" with {model}" if model else ""
+    where = f"On {table}, predicting {target!r}{trained}," if target else f"On {table}"
 
     def gain(rival: Rival) -> float:
         return round(rival.accuracy - reference_accuracy, 10)
@@ -173,7 +176,7 @@ def answer_one_table(
         )
     best = ordered[0]
     keep = f"keep {reference}."
-    data = f"at predicting {target!r}" if target else "on this data"
+    data = f"at predicting {target!r}{trained}" if target else "on this data"
     visible = visible_gain(best.test.interval, families * len(rivals), significance=significance)
     if gain(best) > 0:
         unsure = best.adjusted_p <= significance
@@ -212,6 +215,7 @@ def answer_many_tables(
     reference: str,
     *,
     significance: float = 0.05,
+    model: str = "",
 ) -> Answer:
     """Say in a sentence whether a rival should replace the reference over several tables.
 
@@ -223,6 +227,7 @@ def answer_many_tables(
         names: of the methods, in the order of the columns.
         reference: one of them.
         significance: the level for adjusted p-values.
+        model: what was trained, in words.
     """
     table = read_scores(scores)
     names = check_names(names, table.shape[1])
@@ -249,7 +254,8 @@ def answer_many_tables(
 
     certain = [place for place in rivals if against.adjusted[place] <= significance]
     winners = [place for place in certain if against.leaning[place] > 0]
-    over, keep = f"Over {len(table)} tables", f"keep {reference}."
+    over = f"Over {len(table)} tables{f' with {model}' if model else ''}"
+    keep = f"keep {reference}."
     best = rivals[0]
     if winners:
         found = [names[place] for place in winners]
@@ -308,7 +314,9 @@ def methods_text(record: StudyRecord) -> str:
         data = f"{len(tables)} tables of {sizes[0]} to {sizes[-1]} rows"
     compared = listed([loss_name(REFERENCE), *rivals]) if rivals else loss_name(REFERENCE)
     sentences = [f"We compared classifiers trained with {compared} on {data}."]
-    model = plain(setting_text(settings.get("model", "linear")))
+    model = str(settings.get("model", "linear"))
+    network = {name: settings[name] for name in ("hidden", "dropout") if settings.get(name)}
+    called = plain(listed([model, *(f"{k} {setting_text(v)}" for k, v in network.items())]))
     trials = settings.get("trials")
     searched = (
         f"; for every loss and every training set, its hyper-parameters were chosen in "
@@ -316,9 +324,9 @@ def methods_text(record: StudyRecord) -> str:
         if trials
         else ""
     )
-    sentences.append(f"The model was the same for all losses ({model}){searched}.")
+    sentences.append(f"The model was the same for all losses ({called}){searched}.")
     if settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
-        sentences.append(pace_text())
+        sentences.append(pace_text(model))
     seeds = settings.get("seeds", 1)
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
     shown = {

@@ -10,24 +10,30 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from expacc.compare.leaderboard import leaderboard
+from expacc.compare.models import BOOSTED, in_python
 from expacc.compare.record import StudyRecord
-from expacc.compare.study import Settings, check_device
+from expacc.compare.settings import Settings
+from expacc.compare.standing import model_text
+from expacc.compare.study import check_device
 from expacc.compare.training_budget import MODELS, check_size, trials_for
-from expacc.compare.work import FoldTrainer
+from expacc.compare.work import trainer_of
 from expacc.data import Preprocessor, ReadOptions, Table, TrainRows, read_table
 from expacc.data.source import table_name
 from expacc.estimator import AccuracyClassifier, AccuracyClassifierCV
-from expacc.estimator.saving import FILES, build, cv_results, read_files
+from expacc.estimator.saving import build, read_files
 from expacc.files import check_shape, is_sealed, parse_json, read_whole, seal, write_whole
-from expacc.plain import UsageError, check_choice
+from expacc.plain import UsageError
 from expacc.report.words import loss_name
 from expacc.runner.items import WorkItem
+
+if TYPE_CHECKING:
+    from expacc.boosting import BoostedClassifier
 
 FACTS = "table.json"
 FORMAT, VERSION = "expacc table model", 1
@@ -39,7 +45,8 @@ _SHAPE = {
     "preprocessor": dict,
     "options": dict,
     "facts": dict,
-    "sha256": dict.fromkeys(FILES, str),
+    "sha256": {str: str},
+    "trees?": bool,
     "seal?": str,
 }
 BLOCK = 1 << 25  # values of features that are in memory at a time
@@ -58,7 +65,7 @@ class Deployed:
         facts: the training table's name, rows and digest, for people.
     """
 
-    classifier: AccuracyClassifier
+    classifier: "AccuracyClassifier | BoostedClassifier"
     preprocessor: Preprocessor
     options: Mapping[str, Any]
     facts: Mapping[str, Any]
@@ -96,6 +103,7 @@ class Deployed:
     def save(self, folder: str | Path) -> Path:
         """Write the folder; ``table.json`` comes last and vouches for the rest."""
         folder = self.classifier.save(folder)
+        trees = not isinstance(self.classifier, AccuracyClassifier)
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -103,7 +111,8 @@ class Deployed:
             "preprocessor": self.preprocessor.to_json(),
             "options": dict(self.options),
             "facts": dict(self.facts),
-            "sha256": {name: _digest(data) for name, data in read_files(folder).items()},
+            "sha256": {name: _digest(data) for name, data in _files(folder, trees).items()},
+            **({"trees": True} if trees else {}),
         }
         write_whole(folder / FACTS, json.dumps(seal(content), indent=1, allow_nan=False) + "\n")
         return folder
@@ -117,14 +126,15 @@ class Deployed:
         """
         folder = Path(folder)
         content = _read_facts(folder / FACTS)
-        files = read_files(folder)
+        trees = content.get("trees", False)
+        files = _files(folder, trees)
         for name, data in files.items():
-            if content["sha256"][name] != _digest(data):
+            if content["sha256"].get(name) != _digest(data):
                 raise UsageError(
                     f"{folder / name} must be as expacc fit wrote it; it was changed, or fit was "
                     "stopped while it wrote. Fit anew."
                 )
-        classifier = build(AccuracyClassifier, folder, files)
+        classifier = _build(folder, files, trees)
         try:
             preprocessor = Preprocessor.from_json(content["preprocessor"])
         except ValueError as error:
@@ -137,6 +147,26 @@ class Deployed:
         if not is_sealed(content):
             raise _damaged(folder / FACTS)
         return found
+
+
+def _files(folder: Path, trees: bool) -> dict[str, bytes]:
+    """The files of a network, or of boosted trees, whose library may not be there."""
+    if trees:
+        from expacc.boosting.saving import read_files as read_trees
+
+        return read_trees(folder)
+    return read_files(folder)
+
+
+def _build(
+    folder: Path, files: dict[str, bytes], trees: bool
+) -> "AccuracyClassifier | BoostedClassifier":
+    if trees:
+        from expacc.boosting.saving import build as build_trees
+
+        return build_trees(folder, files)
+    found: AccuracyClassifier = build(AccuracyClassifier, folder, files)
+    return found
 
 
 def _digest(data: bytes) -> str:
@@ -182,7 +212,10 @@ def _options(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _deployed(
-    classifier: AccuracyClassifier, preprocessor: Preprocessor, table: Table, how: str
+    classifier: "AccuracyClassifier | BoostedClassifier",
+    preprocessor: Preprocessor,
+    table: Table,
+    how: str,
 ) -> Deployed:
     facts = {"table": table.name, "target": table.target.name, "rows": table.rows}
     facts |= {"sha256": table.sha256, "how": how}
@@ -190,72 +223,77 @@ def _deployed(
     return Deployed(classifier, preprocessor, options, facts)
 
 
-def train_by_choice(
-    table: Table, *, model: str = "linear", seed: int = 0, device: str = "cpu"
-) -> Deployed:
-    """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows."""
-    check_choice("model", model, tuple(MODELS))
+def train_by_choice(table: Table, *, device: str = "cpu", **asked: Any) -> Deployed:
+    """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows.
+
+    Args:
+        table: whose rows are trained on.
+        device: where to train.
+        **asked: of ``Settings``: the model and the seed.
+    """
+    settings = Settings(**asked)
+    if settings.model not in MODELS:
+        raise UsageError(f"--model {settings.model} must come with --loss or --from; got neither.")
     check_device(device)
     check_size(table)
     preprocessor = Preprocessor.fit(table)
     classifier = AccuracyClassifierCV(
-        hidden_layer_sizes=MODELS[model], random_state=seed, device=device
+        hidden_layer_sizes=settings.hidden or (),
+        dropout=settings.dropout,
+        random_state=settings.seed,
+        device=device,
     )
     labels = np.array(table.target.classes)[table.target.codes]
     classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
     return _deployed(classifier, preprocessor, table, "chosen by cross-validation")
 
 
-def train_loss(
-    table: Table,
-    loss: str,
-    *,
-    model: str = "linear",
-    trials: int | None = None,
-    seed: int = 0,
-    device: str = "cpu",
-) -> Deployed:
+def train_loss(table: Table, loss: str, *, device: str = "cpu", **asked: Any) -> Deployed:
     """Search and train as in a fold of a study, with every row as a training row.
 
     So what the study measured is the accuracy of this very procedure.
+
+    Args:
+        table: whose rows are trained on.
+        loss: its name.
+        device: where to train.
+        **asked: of ``Settings``: the model, the trials and the seed.
+
+    Raises:
+        UsageError: the loss diverged, or the model cannot be saved.
     """
-    asked = Settings(losses=(loss,), model=model, trials=trials, seed=seed)  # checks them
+    settings = Settings(losses=(loss,), **asked)
+    if settings.model not in (*MODELS, *BOOSTED):
+        raise UsageError(
+            "model must be linear, mlp, lightgbm or xgboost to be saved; only a pickle holds a "
+            f"fitted {model_text(settings.model)}. In Python: {in_python(settings.model, loss)}"
+        )
     check_size(table)
-    count = asked.trials or trials_for(table, asked.model)
+    count = settings.trials or trials_for(table, settings.model, settings.hidden)
     preprocessor = Preprocessor.fit(table)
     codes = np.asarray(table.target.codes)
     rows = np.arange(table.rows)
     features = preprocessor.transform(table)
     wrong = np.zeros(table.rows, np.bool_)
     train = TrainRows(features, codes, table.target.classes, rows, wrong)
-    payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
-    payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
-    payload |= {"device": check_device(device)}
-    trainer = FoldTrainer(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": settings.seed}
+    payload |= {"model": settings.model, "trials": count, "seeds": 1, "noise": 0.0}
+    payload |= {"device": check_device(device), **settings.network}
+    trainer = trainer_of(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
     _, best = trainer.search()
-    found = best[loss]
-    result = None
-    if found is not None:
-        runs = trainer.final_runs({loss: (loss, found[0])}, seeds=1)
-        result, _ = trainer.together(runs)[loss, 0]
-    if found is None or result is None or result.model is None:
+    classifier = None
+    if (found := best[loss]) is not None:
+        trial, row, calibration = found
+        classifier = trainer.deployable(loss, trial, row)
+    if found is None or classifier is None:
         raise UsageError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "
             "trial. Use another --loss, or more --trials."
         )
-    trial, row, calibration = found
-    classifier = AccuracyClassifier(loss, MODELS[model], random_state=seed)
-    classifier.classes_ = np.array(table.target.classes)
+    classifier.classes_ = np.array(table.target.classes)[classifier.classes_]
     classifier.n_features_in_ = preprocessor.width
-    classifier.layers_ = [
-        (layer.weight.double().cpu().numpy(), layer.bias.double().cpu().numpy())
-        for layer in result.model.layers
-    ]
-    classifier.temperature_ = calibration.temperature
-    classifier.bend_ = calibration.bend
-    classifier.best_params_ = {"loss": loss, **trial.found}
-    score = row.metrics["validation_accuracy"]
-    classifier.cv_results_ = cv_results([(classifier.best_params_, score)])
+    classifier.temperature_, classifier.bend_ = calibration.temperature, calibration.bend
+    classifier.best_params_ = {"loss": loss, **row.numbers}
     return _deployed(classifier, preprocessor, table, f"best of {count} trials")
 
 

@@ -12,6 +12,7 @@ from expacc.compare.answer import Answer
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard, table_board
 from expacc.compare.overall import Overall, rank_tables, standing_of_tables
 from expacc.compare.record import StudyRecord
+from expacc.compare.standing import LAST, model_text
 from expacc.plain import csv_text
 from expacc.report.words import REFERENCE
 
@@ -95,10 +96,12 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
         for entry in board.entries
         for failure in entry.failures
     )
-    overall, notes = (None, boards[0].notes) if len(boards) == 1 else rank_tables(boards)
+    model = str(record.settings.get("model", "linear"))
+    overall, notes = (
+        (None, boards[0].notes) if len(boards) == 1 else rank_tables(boards, model_text(model))
+    )
     if overall is not None:
         ranked = [board for board in boards if board.table in overall.tables]
-        model = str(record.settings.get("model", "linear"))
         answer = replace(overall.answer, also=standing_of_tables(ranked, overall, model))
         overall = replace(overall, answer=answer)
     elif len(boards) == 1:
@@ -111,7 +114,10 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
         answer = replace(answer, sentence=f"With {share}: {answer.sentence}")
     runs = len(record.finals())
     notes = (*notes, *record.left_out)
-    found = {share: rank_tables([one for one in noisy if one.noise == share])[0] for share in more}
+    found = {
+        share: rank_tables([one for one in noisy if one.noise == share], model_text(model))[0]
+        for share in more
+    }
     together = tuple((share, one) for share, one in found.items() if one is not None)
     return Leaderboard(answer, boards, noisy, overall, failures, notes, runs, together)
 
@@ -119,7 +125,7 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
 _COLUMNS = (
     *("table", "target", "noise", "loss", "verdict", "accuracy", "spread", "difference", "low"),
     *("high", "test", "p", "adjusted_p", "wins", "ties", "losses", "calibration_error", "log_loss"),
-    *("balanced_accuracy", "seconds", "folds", "failures"),
+    *("balanced_accuracy", "seconds", "folds", "failures", LAST),
 )
 
 
@@ -142,7 +148,7 @@ def leaderboard_csv(board: Leaderboard) -> str:
             *(entry.test.p_value if entry.test else None, entry.adjusted_p),
             *(entry.wins, entry.ties, entry.losses, entry.metrics.get("calibration_error")),
             *(entry.metrics.get("log_loss"), entry.metrics.get("balanced_accuracy")),
-            *(entry.seconds, len(entry.folds), len(entry.failures)),
+            *(entry.seconds, len(entry.folds), len(entry.failures), entry.metrics.get(LAST)),
         )
 
     boards = (*board.boards, *board.noisy)

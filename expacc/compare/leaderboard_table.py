@@ -13,7 +13,14 @@ import numpy as np
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
 from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
-from expacc.compare.standing import by_fold, fold_order, majority_rows, paired_tests, standing
+from expacc.compare.standing import (
+    by_fold,
+    fold_order,
+    majority_rows,
+    model_text,
+    paired_tests,
+    standing,
+)
 from expacc.report.words import MAJORITY, OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.one_table import PairedTest
@@ -169,10 +176,10 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     )
     contest = [entry for entry in entries if entry.loss not in OUTSIDE]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
-    answer = _answer(table, facts.target, contest, protocol, len(folds), boards)
+    model = str(record.settings.get("model", "linear"))
+    answer = _answer(table, facts.target, contest, protocol, len(folds), boards, model_text(model))
     if answer.choice and folds:
         whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
-        model = str(record.settings.get("model", "linear"))
         answer = answer.beside(
             standing(by_loss, whole, facts, protocol, model), _where(table, facts.target)
         )
@@ -311,7 +318,13 @@ def _rival(entry: Entry, p_value: float | None) -> Rival | None:
 
 
 def _answer(
-    table: str, target: str, contest: Sequence[Entry], protocol: Protocol, folds: int, boards: int
+    table: str,
+    target: str,
+    contest: Sequence[Entry],
+    protocol: Protocol,
+    folds: int,
+    boards: int,
+    model: str,
 ) -> Answer:
     """The sentence about one table, from the losses that have every score."""
     name = loss_name(REFERENCE)
@@ -332,6 +345,7 @@ def _answer(
         protocol=protocol.text,
         families=boards,
         target=target,
+        model=model,
     )
 
 

@@ -9,7 +9,7 @@ from scipy import stats
 
 from expacc.compare.answer import Answer, answer_many_tables
 from expacc.compare.leaderboard_table import SIGNIFICANCE, Entry, TableBoard, Verdict
-from expacc.compare.standing import MODELS
+from expacc.compare.standing import LAST, model_text
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
@@ -47,6 +47,7 @@ class OverallEntry:
         against: tables won, tied and lost against cross entropy.
         calibration_error: mean over the tables; None if it was not measured.
         seconds: over all tables.
+        last_accuracy: mean of the last rounds of models that are stopped before; else None.
     """
 
     loss: str
@@ -60,6 +61,7 @@ class OverallEntry:
     against: WinTieLoss
     calibration_error: float | None
     seconds: float
+    last_accuracy: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +86,14 @@ class Overall:
     outside: tuple[OverallEntry, ...] = ()
 
 
-def rank_tables(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str, ...]]:
+def rank_tables(
+    boards: Sequence[TableBoard], model: str = ""
+) -> tuple[Overall | None, tuple[str, ...]]:
     """The losses ranked over tables; None where too little is finished; and lines on what is not.
 
     Args:
         boards: of different tables, at one share of wrong labels.
+        model: what was trained, in words.
     """
     scores: dict[str, dict[str, Entry]] = {}
     for board in boards:
@@ -123,7 +128,9 @@ def rank_tables(boards: Sequence[TableBoard]) -> tuple[Overall | None, tuple[str
         _overall_entries(losses, entries, accuracies, ranks),
         ranks,
         dolan_more_profile(accuracies),
-        answer_many_tables(accuracies, names, loss_name(REFERENCE), significance=SIGNIFICANCE),
+        answer_many_tables(
+            accuracies, names, loss_name(REFERENCE), significance=SIGNIFICANCE, model=model
+        ),
         _outside(boards, tables, accuracies[:, losses.index(REFERENCE)]),
     )
     return overall, tuple(notes)
@@ -139,6 +146,7 @@ def _overall_entry(
     mean = float(gaps.mean())
     reach = float(stats.t.ppf(0.975, len(gaps) - 1) * gaps.std(ddof=1) / len(gaps) ** 0.5)
     errors = [e.metrics["calibration_error"] for e in own if "calibration_error" in e.metrics]
+    last = [entry.metrics[LAST] for entry in own if LAST in entry.metrics]
     return OverallEntry(
         loss,
         loss_name(loss),
@@ -151,6 +159,7 @@ def _overall_entry(
         against=against,
         calibration_error=float(np.mean(errors)) if errors else None,
         seconds=sum(entry.seconds for entry in own),
+        last_accuracy=float(np.mean(last)) if len(last) == len(own) else None,
     )
 
 
@@ -214,7 +223,7 @@ def standing_of_tables(
         reach = "reach" if rival.loss == TREES else "reaches"
         also.append(
             f"Beside the losses {rival.name} {reach} {percent(rival.accuracy)} % on average; the "
-            f"best loss on {MODELS.get(model, model)}, {best.name}, {percent(best.accuracy)} %, "
+            f"best loss on {model_text(model)}, {best.name}, {percent(best.accuracy)} %, "
             f"and less than that on {ahead} of {len(boards)} tables."
         )
     alike = [board.table for board in boards if board.answer.one_class]

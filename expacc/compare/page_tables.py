@@ -13,6 +13,7 @@ from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.page_rows import cells_of, place_of
 from expacc.compare.record import StudyRecord, majority_of
+from expacc.compare.standing import LAST
 from expacc.compare.suspects import SourceRows
 from expacc.plain import plain
 from expacc.report.words import (
@@ -93,6 +94,7 @@ def _row(
 
 def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     """The head and the rows of one table's leaderboard."""
+    stopped = any(LAST in entry.metrics for entry in board.entries)
     rows = [
         _row(
             entry,
@@ -106,6 +108,7 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
                     else "",
                 },
                 {"value": percent(entry.metrics.get("balanced_accuracy")), "small": "balanced"},
+                *(_last(entry.metrics.get(LAST)) if stopped else ()),
             ],
             interval=entry.test.interval if entry.test else None,
             against=entry,
@@ -113,8 +116,16 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         )
         for entry in board.entries
     ]
-    first = [("accuracy", "% ± spread"), ("balanced", "%")]
+    first = [("accuracy", "% ± spread"), ("balanced", "%"), *(_LAST_HEAD if stopped else ())]
     return _head(first, "folds", "with search"), rows
+
+
+_LAST_HEAD = (("last round", "%"),)
+
+
+def _last(accuracy: float | None) -> tuple[Values, ...]:
+    """The cell of the last round, of a model that is stopped before."""
+    return ({"value": percent(accuracy), "small": "last round"},)
 
 
 def _note(entry: Entry, folds: int) -> str:
@@ -136,6 +147,8 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     """The head and the rows of the leaderboard over several tables."""
     first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
     outside = overall.outside
+    stopped = any(entry.last_accuracy is not None for entry in overall.entries)
+    first += _LAST_HEAD if stopped else ()
     rows = [
         _row(
             entry,
@@ -143,6 +156,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
             [
                 {"value": NONE if entry in outside else f"{entry.mean_rank:.2f}"},
                 {"value": percent(entry.accuracy)},
+                *(_last(entry.last_accuracy) if stopped else ()),
             ],
             interval=entry.interval,
             against=entry.against,
@@ -343,6 +357,13 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
     if not answer.choice:
         return ()
     several = len(record.tables) > 1
+    path = str(record.settings.get("model", "linear"))
+    if "." in path or ":" in path:  # a classifier that no file holds
+        from expacc.compare.models import in_python
+
+        loss = next(loss for loss in record.settings["losses"] if loss_name(loss) == answer.choice)
+        what = f"Train {answer.choice} on all rows, in Python:"
+        return (NextStep(what, plain(in_python(path, loss))),)
     table = "TABLE" if several else next(iter(record.tables))
     fit = record.next_step or "expacc fit TABLE.csv --from STUDY"
     model = shlex.quote(plain(f"expacc-{table}-model"))

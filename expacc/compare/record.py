@@ -227,7 +227,13 @@ _NOTES = {
     ],
 }
 _TEXTS = ("classes", "notes", "folds", "columns")
-_SHARES = ("accuracy", "balanced_accuracy", "train_accuracy", "validation_accuracy")
+_SHARES = (
+    "accuracy",
+    "balanced_accuracy",
+    "train_accuracy",
+    "validation_accuracy",
+    "last_accuracy",
+)
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:

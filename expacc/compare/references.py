@@ -92,8 +92,8 @@ _MAKERS: Mapping[str, Callable[[Places, int], Any]] = {
     TREES: _trees,
     FOREST: _forest,
 }
-_NEVER = -1e9  # the logit of a class that a model gives no chance
-_LEAST = 1e-7  # of a probability: a forest of a hundred trees says 0 where it means few
+NEVER = -1e9  # the logit of a class that a model gives no chance
+LEAST = 1e-7  # of a probability: a forest of a hundred trees says 0 where it means few
 
 
 def execute_references(item: WorkItem, shared: Shared) -> list[Row]:
@@ -138,14 +138,14 @@ def _fit_and_score(
         raise ValueError("one class in training rows")
     seed = derive_seed(item.payload["seed"], item.key, name) % (1 << 32)
     features = train.features.astype(np.float64)
-    logits = np.full((len(test), len(train.classes)), _NEVER)
+    logits = np.full((len(test), len(train.classes)), NEVER)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # its own limit of steps
         model = _MAKERS[name](train.labels, seed).fit(features, train.labels)
 
     def predict(rows: Any) -> Array:
         chance = model.predict_proba(rows.astype(np.float64))
-        logits[:, model.classes_] = np.log(np.maximum(chance, _LEAST))
+        logits[:, model.classes_] = np.log(np.maximum(chance, LEAST))
         return logits
 
     test.score(name, predict)

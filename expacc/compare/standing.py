@@ -18,7 +18,9 @@ from expacc.report.words import (
     LOGISTIC,
     MAJORITY,
     OUTSIDE,
+    REFERENCE,
     TREES,
+    listed,
     loss_name,
     percent,
     points_text,
@@ -149,8 +151,23 @@ def _holdout_test(
 
 
 NOUNS = {LOGISTIC: "logistic regression", TREES: "a boosted tree", FOREST: "a random forest"}
-MODELS = {"linear": "a linear model", "mlp": "a small network"}
+MODELS = {
+    "linear": "a linear model",
+    "mlp": "a small network",
+    "lightgbm": "LightGBM",
+    "xgboost": "XGBoost",
+}
+LAST = "last_accuracy"  # the metric of the last round, of models that are stopped before
 CLEAR = 0.01  # a gain from which on we say: use it
+
+
+def model_text(model: str) -> str:
+    """What a sentence calls a model; a class without its module.
+
+    >>> model_text("linear"), model_text("sklearn.naive_bayes.GaussianNB")
+    ('a linear model', 'GaussianNB')
+    """
+    return MODELS.get(model) or plain(model.replace(":", ".").rpartition(".")[2], 60)
 
 
 @dataclass(frozen=True)
@@ -234,9 +251,21 @@ def standing(
             runs.items() if by_fold(rows, "accuracy")}  # fmt: skip
     headline = _no_better_than_one_class(runs, losses, mean, facts, protocol)
     sentence, instead = _references(runs, losses[0], facts, protocol, model)
+    at_end = _at_last_round(runs, losses)
     if headline and not instead:
         instead = MAJORITY
-    return Standing((sentence,) if sentence else (), headline, instead)
+    return Standing(tuple(filter(None, (sentence, at_end))), headline, instead)
+
+
+def _at_last_round(runs: Mapping[str, Sequence[Row]], losses: Sequence[str]) -> str:
+    """What cross entropy and the best three reach at the end; '' without such a reading."""
+    found = {loss: by_fold(runs[loss], LAST) for loss in losses}
+    means = {loss: float(np.mean(list(own.values()))) for loss, own in found.items() if own}
+    if not means:
+        return ""
+    ordered = sorted(means, key=lambda loss: (loss != REFERENCE, -means[loss]))
+    told = listed([f"{loss_name(loss)} {percent(means[loss])}" for loss in ordered[:4]])
+    return f"Rounds were chosen on held-out training rows; at the last round, {told}."
 
 
 def _no_better_than_one_class(
@@ -289,7 +318,7 @@ def _references(
     gap, name, theirs, ours, test, folds = max(found, key=lambda one: (round(one[0], 10), one[1]))
     every = len(by_fold(runs[best], "accuracy"))
     where = "" if folds == every else f" on {folds} of {every} folds"
-    noun, on = NOUNS[name], MODELS.get(model, model)
+    noun, on = NOUNS[name], model_text(model)
     # The best of several was picked, so its p-value is multiplied by their number.
     certain = test.p_value * len(found) <= 0.05 and test.interval[0] > 0
     reach = f"{noun[0].upper()}{noun[1:]} reaches {percent(theirs)} %{where}"

@@ -13,7 +13,6 @@ import numpy as np
 from expacc.compare.record import (
     StudyRecord,
     TableFacts,
-    check_folds,
     check_rows_of_study,
     check_settings,
     read_notes,
@@ -30,11 +29,11 @@ from expacc.compare.serialize import (
     pack_table,
     reference_items,
 )
+from expacc.compare.settings import Settings as Settings
 from expacc.compare.suspects import pack_source
 from expacc.compare.training_budget import (
     MODELS,
     PROTOCOL,
-    REFERENCES,
     check_size,
     fold_seconds,
     plan_references,
@@ -42,9 +41,8 @@ from expacc.compare.training_budget import (
     trials_for,
 )
 from expacc.data import Table
-from expacc.plain import UsageError, check_choice, check_count
-from expacc.registry import list_losses, spec_of
-from expacc.report.words import DEFAULT_LOSSES, REFERENCE, loss_name
+from expacc.plain import UsageError
+from expacc.report.words import loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
 from expacc.runner.rows import Row
@@ -53,54 +51,6 @@ from expacc.runner.store_files import unreadable_error
 
 EXECUTOR = "expacc.compare.work:execute"
 START = 5.0  # seconds until workers are up
-NEVER_ALONE = "complement_entropy"  # it knows nothing of the true class's own score
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What a study does; two studies with equal settings and tables have equal rows.
-
-    Args:
-        losses: names of ``expacc.training.LOSS_NAMES``; cross entropy is always among them.
-        model: 'linear' or 'mlp' (64 hidden units).
-        trials: of the search, per loss and fold; None for as many, 8 to 20, as a table of that
-            size can have in about a minute.
-        folds: '5x2', a number of folds, 'RxK' for repeats, or 'holdout'.
-        seeds: final runs per fold, averaged.
-        label_noise: shares of training labels to replace.
-        seed: of everything random.
-        references: what is run beside the losses, which changes nothing of theirs: 'all' (the
-            most frequent class, logistic regression, a random forest and boosted trees, as far as
-            they take at most a quarter of the time), 'fast' (the first two) or 'none'.
-    """
-
-    losses: tuple[str, ...] = DEFAULT_LOSSES
-    model: str = "linear"
-    trials: int | None = None
-    folds: str = "5x3"
-    seeds: int = 2
-    label_noise: tuple[float, ...] = (0.0,)
-    seed: int = 0
-    references: str = "all"
-
-    def __post_init__(self) -> None:
-        allowed = tuple(name for name in list_losses() if name != NEVER_ALONE)
-        for loss in self.losses:
-            check_choice("losses", spec_of(loss).base, allowed)
-        if REFERENCE not in self.losses:
-            object.__setattr__(self, "losses", (REFERENCE, *self.losses))
-        object.__setattr__(self, "losses", tuple(dict.fromkeys(self.losses)))
-        check_choice("model", self.model, tuple(MODELS))
-        check_choice("references", self.references, tuple(REFERENCES))
-        if self.trials is not None:
-            check_count("trials", self.trials)
-        check_count("seeds", self.seeds)
-        for share in self.label_noise:
-            if not 0 <= share < 1:
-                raise ValueError(f"label_noise must lie in [0, 1); got {share}.")
-        if self.seed < 0:
-            raise ValueError(f"seed must be >= 0; got {self.seed}.")
-        check_folds(self.folds)
 
 
 @dataclass(frozen=True)
@@ -171,6 +121,8 @@ def plan_study(
         (4, 56)
     """
     check_device(device)
+    if device != "cpu" and settings.model not in MODELS:
+        raise UsageError(f"device must be cpu for model {settings.model}; got {device!r}.")
     facts, items, notes = {}, [], []
     beside: list[WorkItem] = []
     left_out: list[str] = []
@@ -206,10 +158,12 @@ def plan_study(
             reading=table.reading,
             source="" if only_plan else pack_source(table),
         )
-        trials = settings.trials or trials_for(table, settings.model)
+        trials = settings.trials or trials_for(table, settings.model, settings.hidden)
         budget = {name: getattr(settings, name) for name in ("losses", "model", "seeds")}
         budget |= {"trials": trials}
         asked = budget | {"losses": list(settings.losses), "seed": settings.seed, "device": device}
+        asked |= settings.network
+        budget["hidden"] = settings.hidden
         folds = facts[table.name].folds
         items += loss_items(table.name, folds, settings.label_noise, asked)
         sizes = [split.train_rows for split in splits]
@@ -228,8 +182,9 @@ def identity(study: Study) -> dict[str, Any]:
         **{
             name: _plain(value)
             for name, value in asdict(study.settings).items()
-            if name != "references"  # which touch no loss: a study can have them later
-        },
+            if name not in ("references", "hidden", "dropout")
+        },  # references touch no loss: a study can have them later
+        **study.settings.network,
         "trials": study.trials,
         "protocol": PROTOCOL,
         "tables": {name: _identity_of(study, name) for name in study.tables},
@@ -384,6 +339,7 @@ def expected_seconds(study: Study, items: Sequence[WorkItem], *, workers: int) -
             spent.append(sum(reference_seconds(name, rows, *shapes[table]) for name in names))
             continue
         asked = {name: item.payload[name] for name in ("losses", "model", "trials", "seeds")}
+        asked["hidden"] = item.payload.get("hidden")
         spent.append(fold_seconds(rows, *shapes[table], **asked))
     # The last item may run alone.
     return START + max(max(spent), sum(spent) / max(1, workers)) if spent else 0.0

@@ -68,13 +68,19 @@ def epochs_a_point(epochs: int) -> int:
     return math.ceil(epochs / POINTS)
 
 
-def pace_text() -> str:
+def pace_text(model: str) -> str:
     """The same in words."""
+    if model not in MODELS:
+        from expacc.compare.models import pace_text as of_rounds
+
+        return of_rounds(model)
+    stop = " The number of passes was the most accurate on validation rows, for every loss alike."
     return (
         f"Models were trained with Adam, the learning rate falling to a fiftieth, for about "
         f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) in batches of "
         f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (for EXACT 1/{EXACT_PARTS}, {LEAST} to "
         f"{EXACT_LARGEST}; up to {HUGE:,} where {EPOCHS[0]} passes need them)."
+        f"{'' if model == 'linear' else stop}"
     )
 
 
@@ -89,7 +95,7 @@ PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
 MOST_CLASSES = 10_000
 MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
 
-TRIALS = (8, 20)
+TRIALS, FEWER_TRIALS = (8, 20), (1, 8)  # fewer of models that are not our own
 FOLD = 8.5  # seconds that trials may take: fifteen folds on two cores are then about a minute
 SEEDS = 2
 TRAINED = 2 / 3  # of the rows, with three folds
@@ -104,11 +110,17 @@ def fold_seconds(
     model: str = "linear",
     trials: int = TRIALS[1],
     seeds: int = SEEDS,
+    hidden: Sequence[int] | None = None,
 ) -> float:
     """One core's seconds for the search and the final runs on so many training rows."""
-    widths = (features, *MODELS[model], classes)
-    weights = sum(into * out for into, out in itertools.pairwise(widths))
     inner, part = (INNER_FOLDS, 1 - 1 / INNER_FOLDS) if rows < SMALL else (1, 0.75)
+    if model not in MODELS:
+        from expacc.compare.models import fit_seconds
+
+        one, whole = (fit_seconds(model, n, features, classes) for n in (part * rows, rows))
+        return len(losses) * (trials * inner * one + seeds * whole)
+    widths = (features, *(hidden or MODELS[model]), classes)
+    weights = sum(into * out for into, out in itertools.pairwise(widths))
     total = 0.0
     for loss in losses:
         exact = loss == "exact"
@@ -146,15 +158,18 @@ def check_size(table: Table) -> None:
         )
 
 
-def trials_for(table: Table, model: str) -> int:
+def trials_for(table: Table, model: str, hidden: Sequence[int] | None = None) -> int:
     """As many trials as the default contest on this table can have in about a minute, 8 to 20.
 
-    The same for every loss, and whatever losses and folds are asked for.
+    The same for every loss, and whatever losses and folds are asked for. Boosted trees and
+    classifiers have 1 to 8.
     """
-    return usual_trials(table.rows, features_of(table), len(table.target.classes), model)
+    return usual_trials(table.rows, features_of(table), len(table.target.classes), model, hidden)
 
 
-def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
+def usual_trials(
+    rows: int, features: int, classes: int, model: str, hidden: Sequence[int] | None = None
+) -> int:
     """``trials_for`` of a table of this shape.
 
     >>> usual_trials(1728, 21, 4, "linear"), usual_trials(1797, 64, 10, "linear")
@@ -167,9 +182,10 @@ def usual_trials(rows: int, features: int, classes: int, model: str) -> int:
         classes,
         losses=DEFAULT_LOSSES,
         model=model,
+        hidden=hidden,
     )
     fixed, one = cost(trials=0), cost(trials=1)
-    fewest, most = TRIALS
+    fewest, most = TRIALS if model in MODELS else FEWER_TRIALS
     return max(fewest, min(most, int((FOLD - fixed) / (one - fixed))))
 
 
@@ -295,8 +311,13 @@ class Trial:
         """Does it go on from what cross entropy found?"""
         return bool(self.found["warm_start"])
 
+    def stop(self, epochs: int) -> int | None:
+        """The epoch whose weights held-out rows preferred; None where there was no choice."""
+        share = self.found.get("stopped_at")
+        return None if share is None else max(1, round(share * epochs))
 
-def _place(share: float | None, low: float, high: float, usual: float) -> float:
+
+def number_between(share: float | None, low: float, high: float, usual: float) -> float:
     """A number between low and high by equal ratios; the usual one for None. Four digits."""
     return float(f"{usual if share is None else low * (high / low) ** share:.4g}")
 
@@ -309,6 +330,10 @@ def trials_of(
     ``rows`` is how many there are to train on: weight decay is usual at one part in them. Two
     classes have two vectors of weights here where scikit-learn has their difference, and so twice.
     """
+    if model not in MODELS:
+        from expacc.compare.models import trials_in_rounds
+
+        return trials_in_rounds(loss, model, count, seed, name, classes)
     spec = spec_of(loss)
     ranges: dict[str, Range] = {
         "learning_rate": _RATES[model],
@@ -330,7 +355,7 @@ def trials_of(
             factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
             share = None if number < FIRST_DRAWN else points[number, place]
             first = usual(rows) if callable(usual) else own_numbers.get(title, usual)
-            found[title] = _place(share, low * factor, high * factor, first * factor)
+            found[title] = number_between(share, low * factor, high * factor, first * factor)
         found["warm_start"] = float(number % 2)
         own = {name: found[name] for name in spec.search}
         trials.append(Trial(number, found, {**own_numbers, **spec.params_of(own)}))

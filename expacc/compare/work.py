@@ -3,39 +3,35 @@
 All losses and all their trials train together as one tensor program, on training rows only. The
 best trial of each loss is trained again on all training rows and scored on the sealed test rows,
 once.
-
-The first trial is a default that is good on most tables, and the accuracy of a trial is known to a
-standard error only. The best of twenty such accuracies is mostly luck, so the default stays unless
-another trial is better by more than a standard error. Over tables, that rule chose better numbers
-for every loss than the plain maximum did, and it is the same rule for all of them.
 """
 
 import functools
-import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from expacc.boosting.boosted import best_round
 from expacc.compare.importance import Importance
 from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
-    INNER_FOLDS,
-    LEFT_OUT,
     MODELS,
-    SMALL,
     Trial,
     batch_and_epochs,
     batches_per_epoch,
     epochs_a_point,
     trials_of,
 )
-from expacc.data import SealedTest, TrainRows, derive_seed, holdout, open_split, stratified_folds
+from expacc.compare.trials import Best, best_trial, columns_of, last_of, rows_for_trials, thinned
+from expacc.data import SealedTest, TrainRows, derive_seed, open_split
+from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import Calibration, fit_calibration
+from expacc.estimator.saving import cv_results
 from expacc.registry.spec import REFERENCE
 from expacc.runner.items import Shared, WorkItem, tell_progress
 from expacc.runner.rows import Row
@@ -44,7 +40,6 @@ from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Tra
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-Best = dict[str, tuple[Trial, Row, Calibration] | None]  # of each loss; None if all trials failed
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:
@@ -63,12 +58,16 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     table = unpack_table(asked["table"], shared)
     split = unpack_split(asked["table"], asked["fold"], shared)
     methods = [f"{loss}|{seed}" for loss in asked["losses"] for seed in range(asked["seeds"])]
-    methods += [_columns_of(loss) for loss in asked["losses"]]
+    if asked["model"] != "linear":
+        methods += [
+            last_of(loss, seed) for loss in asked["losses"] for seed in range(asked["seeds"])
+        ]
+    methods += [columns_of(loss) for loss in asked["losses"]]
     train, test, preprocessor = open_split(
         table, split, methods=methods, label_noise=asked["noise"], seed=asked["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
-    trainer = FoldTrainer(item, train)
+    trainer = trainer_of(item, train)
     trial_rows, best = trainer.search()
     places = preprocessor.places
     columns = [places[column.name] for column in table.columns]
@@ -77,42 +76,13 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
     return [*trial_rows, *trainer.finals(best, test, given, matters)]
 
 
-def _columns_of(loss: str) -> str:
-    """The name under which the test rows are opened to see which columns matter."""
-    return f"{loss}|columns"
+def trainer_of(item: WorkItem, train: TrainRows) -> Any:
+    """What searches and trains the model that an item names."""
+    if item.payload["model"] in MODELS:
+        return FoldTrainer(item, train)
+    from expacc.compare.rounds import RoundsTrainer
 
-
-def inner_splits(labels: Places, seed: int, name: str) -> list[tuple[Places, Places]]:
-    """Rows to train trials on, and rows to judge them by."""
-    if len(labels) < SMALL:
-        splits = stratified_folds(labels, INNER_FOLDS, 1, seed=seed, name=f"{name}/inner")
-    else:
-        splits = holdout(labels, LEFT_OUT, seed=seed, name=f"{name}/inner")
-    return [(split.train, split.test) for split in splits]
-
-
-def best_trial(trials: Sequence[Row], judged: int) -> int | None:
-    """The place of the trial to train again; None if all failed.
-
-    Args:
-        trials: in order; the first is the default.
-        judged: rows that each was judged by, all inner folds together.
-    """
-    good = [place for place, row in enumerate(trials) if row.failure is None]
-    if not good:
-        return None
-
-    def merit(place: int) -> tuple[float, float]:
-        """Accuracy first, then cross entropy, which tells equals apart."""
-        found = trials[place].metrics
-        return found["validation_accuracy"], -found["validation_loss"]
-
-    best = max(good, key=merit)
-    if good[0] != 0:
-        return best
-    share = merit(best)[0]
-    error = math.sqrt(max(share * (1 - share), 0.25 / judged) / judged)
-    return best if share > merit(0)[0] + error else 0
+    return RoundsTrainer(item, train)
 
 
 class FoldTrainer:
@@ -126,14 +96,8 @@ class FoldTrainer:
     def __init__(self, item: WorkItem, train: TrainRows) -> None:
         self.item, self.asked, self.train = item, item.payload, train
         self.classes = len(train.classes)
-        features, labels = train.features, train.labels
-        self.own = np.arange(len(labels))
-        if train.validation is not None:
-            inner = [(self.own, np.arange(len(labels), len(labels) + len(train.validation)))]
-            features = np.concatenate([features, train.validation.features])
-            labels = np.concatenate([labels, train.validation.labels])
-        else:
-            inner = inner_splits(labels, self.asked["seed"], item.key)
+        self.own = np.arange(len(train.labels))
+        features, labels, inner = rows_for_trials(train, self.asked["seed"], item.key)
         self.inner = [(torch.from_numpy(a), torch.from_numpy(b)) for a, b in inner]
         self.rows = TensorTable(torch.from_numpy(features), torch.from_numpy(labels), self.classes)
         model, count, seed = (self.asked[name] for name in ("model", "trials", "seed"))
@@ -145,16 +109,22 @@ class FoldTrainer:
         self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
         self.base: Trial | None = None
 
+    @property
+    def stops(self) -> bool:
+        """Is training stopped where held-out rows say, and scored at its end as well?"""
+        return bool(self.asked["model"] != "linear")
+
     def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
         """How long a loss trains, and what is the same for all."""
         batch, epochs = batch_and_epochs(rows, loss)
-        hidden = MODELS[self.asked["model"]]
+        hidden = tuple(self.asked.get("hidden") or MODELS[self.asked["model"]])
+        start: Any = "uniform" if hidden else "zeros"
         return TrainConfig(
-            Model(hidden, start="uniform" if hidden else "zeros"),
+            Model(hidden, start=start, hidden_dropout=self.asked.get("dropout", 0.0)),
             "adam",
             batch=batch,
             epochs=epochs,
-            keep="last",
+            keep="best" if self.stops and curves else "last",
             curves=("validation",) if curves else (),
             every=epochs_a_point(epochs),
             seed=derive_seed(self.asked["seed"], self.item.key) % (1 << 31),
@@ -184,6 +154,7 @@ class FoldTrainer:
             # As in its paper; as sigma falls, the norm of its gradient changes by orders.
             normalize=loss == "exact",
             start=start,
+            stop=trial.stop(self.config(len(rows), loss, curves=False).epochs),
         )
 
     def together(
@@ -233,7 +204,11 @@ class FoldTrainer:
             place = best_trial(own, self.judged)
             if place is not None:
                 calibration = self._calibration(loss, place, results)
-                best[loss] = (trials[place], own[place], calibration)
+                best[loss] = (
+                    replace(trials[place], found=own[place].numbers),
+                    own[place],
+                    calibration,
+                )
         return found, best
 
     @property
@@ -273,7 +248,7 @@ class FoldTrainer:
             return self.usual, trained
         rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
         place = best_trial(rows, self.judged)
-        return None if place is None else trials[place], trained
+        return None if place is None else replace(trials[place], found=rows[place].numbers), trained
 
     def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
         """Of cross entropy, one for each inner fold; None starts from nothing."""
@@ -291,7 +266,10 @@ class FoldTrainer:
                 seed: self.run(REFERENCE, self.base, f"{REFERENCE}/start/{seed}", own, None)
                 for seed in range(seeds)
             }
-            starts = {seed: result.model for seed, (result, _) in self.together(first).items()}
+            starts = {
+                seed: result.at_stop or result.model
+                for seed, (result, _) in self.together(first).items()
+            }
         return {
             (tag, seed): self.run(
                 loss,
@@ -316,12 +294,17 @@ class FoldTrainer:
                 name: tuple(np.mean([part.curves[name] for part in parts], axis=0).tolist())
                 for name in ("validation_accuracy", "validation_loss")
             }
-        metrics = {name: values[-1] for name, values in curves.items()}
+        found, place = dict(trial.found), -1
+        if self.stops and curves:
+            place = best_round(*curves.values()) - 1
+            found["stopped_at"] = (place + 1) / len(curves["validation_loss"])
+        metrics = {name: values[place] for name, values in curves.items()}
+        curves = {name: thinned(values) for name, values in curves.items()}
         bad = [name for name, value in metrics.items() if not np.isfinite(value)]
         failure = f"diverged at step {failed[0]}" if failed else None
         if bad:
             metrics, curves, failure = {}, {}, f"{bad[0]} is not finite"
-        more = {"numbers": trial.found, "metrics": metrics, "curves": curves, "seconds": seconds}
+        more = {"numbers": found, "metrics": metrics, "curves": curves, "seconds": seconds}
         return row_of(self.item, "trial", loss, trial.number, failure=failure, **more)
 
     def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
@@ -335,6 +318,23 @@ class FoldTrainer:
         known = np.concatenate(codes)
         return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
 
+    def deployable(self, loss: str, trial: Trial, row: Row) -> AccuracyClassifier | None:
+        """The trial on all training rows as a classifier of class numbers; None if it diverged."""
+        result, _ = self.together(self.final_runs({loss: (loss, trial)}, seeds=1))[loss, 0]
+        model = result.at_stop or result.model
+        if model is None:
+            return None
+        hidden = self.config(len(self.own), loss, curves=False).model.hidden
+        classifier = AccuracyClassifier(loss, hidden, random_state=self.asked["seed"])
+        classifier.classes_ = np.arange(self.classes)
+        classifier.layers_ = [
+            (layer.weight.double().cpu().numpy(), layer.bias.double().cpu().numpy())
+            for layer in model.layers
+        ]
+        found = [({"loss": loss, **row.numbers}, row.metrics["validation_accuracy"])]
+        classifier.cv_results_ = cv_results(found)
+        return classifier
+
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
         own = torch.from_numpy(self.own)
@@ -344,31 +344,35 @@ class FoldTrainer:
         for loss, found in best.items():
             for seed in range(self.asked["seeds"]):
                 result, seconds = results.get((loss, seed), (None, 0.0))
-                failure, logits = None, None
+                failure, logits, model = None, None, None
                 if found is None or result is None:
                     failure = "every trial diverged"
                 elif result.model is None:
                     failure = f"diverged at step {result.failed_step}"
                 else:
-                    logits = _score(test, f"{loss}|{seed}", result.model)
+                    model = result.at_stop or result.model
+                    logits = _score(test, f"{loss}|{seed}", model)
                     if not np.isfinite(logits).all():  # whose argmax would be a class
                         failure = "logits of test rows are not finite"
-                if failure or found is None or result is None or result.model is None:
+                if failure or found is None or result is None or model is None:
                     rows.append(row_of(self.item, "final", loss, seed, failure=failure))
                     continue
                 trial, trial_row, calibration = found
-                right = result.model.logits(self.rows.features[own]).argmax(1)
+                right = model.logits(self.rows.features[own]).argmax(1)
                 metrics, predictions = judge(logits, calibration, test.rows, given)
                 metrics |= {
                     "train_accuracy": float((right == self.rows.labels[own]).double().mean()),
                     "temperature": calibration.temperature,
                     "bend": calibration.bend,
                 }
+                if self.stops:
+                    last = _score(test, last_of(loss, seed), result.model)
+                    metrics["last_accuracy"] = float((last.argmax(1) == given).mean())
                 more = {"metrics": metrics, "predictions": predictions, "seconds": seconds}
                 curves = dict(trial_row.curves)
                 if seed == 0:  # one run a fold says which columns matter
-                    predict = functools.partial(_logits, result.model)
-                    curves["importance"] = matters.of(predict, _columns_of(loss))
+                    predict = functools.partial(_logits, model)
+                    curves["importance"] = matters.of(predict, columns_of(loss))
                 more |= {"numbers": trial.found, "curves": curves}
                 rows.append(row_of(self.item, "final", loss, seed, **more))
         return rows

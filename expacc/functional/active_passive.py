@@ -7,7 +7,7 @@ L = active_weight · log p(target) / Σ_j log p_j + passive_weight · passive(p(
 
 from torch import Tensor
 
-from expacc.contract import Reduction, read_batch
+from expacc.contract import Reduction
 from expacc.errors import check_number
 from expacc.functional.asymmetric import (
     exponential_formula,
@@ -88,8 +88,8 @@ def normalized_and_reverse_cross_entropy(
         takes weights 10 and 0.1 for 100 classes.
     """
     loss = _sum_of(active_weight, passive_weight, mixture_formula(0.0, REVERSE))
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(loss, batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(loss, batch, label_smoothing)
 
 
 def normalized_and_asymmetric_generalized(
@@ -151,8 +151,8 @@ def normalized_and_asymmetric_generalized(
         Zhou et al. 2021, "Asymmetric Loss Functions for Learning with Noisy Labels".
     """
     loss = _sum_of(active_weight, passive_weight, generalized_formula(a, q))
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(loss, batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(loss, batch, label_smoothing)
 
 
 def normalized_and_asymmetric_unhinged(
@@ -213,8 +213,8 @@ def normalized_and_asymmetric_unhinged(
         Zhou et al. 2021, "Asymmetric Loss Functions for Learning with Noisy Labels".
     """
     loss = _sum_of(active_weight, passive_weight, unhinged_formula(a, q))
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(loss, batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(loss, batch, label_smoothing)
 
 
 def normalized_and_asymmetric_exponential(
@@ -274,5 +274,5 @@ def normalized_and_asymmetric_exponential(
         Zhou et al. 2021, "Asymmetric Loss Functions for Learning with Noisy Labels".
     """
     loss = _sum_of(active_weight, passive_weight, exponential_formula(a))
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(loss, batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(loss, batch, label_smoothing)

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, reduce_curve
 from expacc.errors import check_number
 from expacc.ops import Formula, error_of
 
@@ -29,6 +29,7 @@ def generalized_formula(a: float, q: float) -> Formula:
         value=lambda u: torch.expm1(torch.log1p(error_of(u) * (-1 / (a + 1))) * q),
         slope=lambda u, prob: (prob + a).pow(q - 1) * prob * (q / (a + 1) ** q),
         factor=-((a + 1) ** q) / q,
+        curve=("asymmetric", a, q),
     )
 
 
@@ -41,6 +42,7 @@ def unhinged_formula(a: float, q: float) -> Formula:
         value=lambda u: torch.expm1(torch.log1p(error_of(u) / rest) * q),
         slope=lambda u, prob: (error_of(u) + rest).pow(q - 1) * prob * (-q / rest**q),
         factor=rest**q / q,
+        curve=("unhinged", a, q),
     )
 
 
@@ -51,6 +53,7 @@ def exponential_formula(a: float) -> Formula:
         value=lambda u: torch.expm1(error_of(u) / a),
         slope=lambda u, prob: torch.exp(error_of(u) / a) * prob / -a,
         factor=math.exp(-1 / a),
+        curve=("exponential", a, 0.0),
     )
 
 
@@ -111,8 +114,8 @@ def asymmetric_generalized_cross_entropy(
         The authors' code clamps p at 1e-7; here nothing is clamped.
     """
     formula = generalized_formula(a, q)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def asymmetric_unhinged(
@@ -171,8 +174,8 @@ def asymmetric_unhinged(
         AUE in the authors' code, which clamps p at 1e-7; here nothing is clamped.
     """
     formula = unhinged_formula(a, q)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def asymmetric_exponential(
@@ -228,5 +231,5 @@ def asymmetric_exponential(
         The authors' code clamps p at 1e-7; here nothing is clamped.
     """
     formula = exponential_formula(a)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)

@@ -26,9 +26,11 @@ from expacc.ops import (
     compose_binary_loss,
     eager_binary_loss,
     exact_curve,
+    is_plain_batch,
     is_plain_eager,
     mixture_curve,
 )
+from expacc.ops.dispatch import BY_DEFAULT, DTYPES, HAS_TRITON
 
 __all__ = [
     "binary_exact_error",
@@ -52,6 +54,63 @@ def _reduce_curve(
     if reduction != "mean" and reduction != "none" and reduction != "sum":
         raise reduction_error(reduction)
     check_binary_target(target, logits)
+    given = (target, weight, reduction, pos_weight)
+    if is_plain_batch(logits, target):
+        for name, factor in (("weight", weight), ("pos_weight", pos_weight)):
+            if factor is not None:
+                check_factor(name, factor, logits)
+        fused = _fused(curve, logits, *given)
+        if fused is not None:
+            return fused
+    return _reduce_read(curve, logits, *given)
+
+
+def _fused(
+    curve: BinaryCurve,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: Reduction,
+    pos_weight: Tensor | None,
+) -> Tensor | None:
+    """By one kernel each way, where all is as the kernels take it."""
+    places = (target,) if weight is None else (target, weight)
+    factors = [t for t in (weight, pos_weight) if t is not None]
+    if (
+        curve.kernel is None
+        or not BY_DEFAULT["mixture"]
+        or not HAS_TRITON
+        or logits.dtype not in DTYPES
+        or logits.numel() == 0
+        or not all(t.is_contiguous() and t.shape == logits.shape for t in (logits, *places))
+        or not target.is_floating_point()
+        or any(t.requires_grad or not t.is_contiguous() for t in (target, *factors))
+        or (pos_weight is not None and pos_weight.shape != logits.shape[-1:])
+    ):
+        return None
+    from expacc.ops.triton.binary import fused_binary_loss
+
+    scale = 1 / logits.numel() if reduction == "mean" else 1.0
+    rest = (curve.kernel, reduction != "none", scale, output_dtype(logits))
+    return fused_binary_loss(
+        logits,
+        target,
+        weight,
+        pos_weight,
+        *rest,
+        lambda z: _reduce_read(curve, z, target, weight, reduction, pos_weight),
+    )
+
+
+def _reduce_read(
+    curve: BinaryCurve,
+    logits: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: Reduction,
+    pos_weight: Tensor | None,
+) -> Tensor:
+    """By operations, on any device."""
     target = _read_target(target, logits)
     weight = _read_factor("weight", weight, logits)
     pos_weight = _read_factor("pos_weight", pos_weight, logits)

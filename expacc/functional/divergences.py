@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, reduce_curve
 from expacc.errors import check_count, check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula, error_of
@@ -76,8 +76,8 @@ def reverse_cross_entropy(
         natural logarithm, and so have we.
     """
     formula = mixture_formula(ce_weight=0.0, error_weight=REVERSE)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def symmetric_cross_entropy(
@@ -142,8 +142,8 @@ def symmetric_cross_entropy(
     if ce_weight == 0 and rce_weight == 0:
         raise ValueError("ce_weight and rce_weight must not both be 0; got 0 and 0.")
     formula = mixture_formula(ce_weight, rce_weight * REVERSE)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def _jensen_shannon_formula(share: float) -> Formula:
@@ -167,7 +167,7 @@ def _jensen_shannon_formula(share: float) -> Formula:
     def slope(u: Tensor, prob: Tensor) -> Tensor:
         return (log_ratio(error_of(u), prob) / c + 1) * -prob
 
-    return Formula(value, slope)
+    return Formula(value, slope, curve=("jensen-shannon", share, c))
 
 
 def jensen_shannon(
@@ -233,8 +233,8 @@ def jensen_shannon(
         cure="Cross entropy is the limit at 0, the expected error at 1.",
     )  # fmt: skip
     formula = _jensen_shannon_formula(label_share)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def _taylor_formula(terms: int) -> Formula:
@@ -246,7 +246,11 @@ def _taylor_formula(terms: int) -> Formula:
         return total
 
     # The sum of the powers below ``terms`` is (1 - (1-p)^terms)/p.
-    return Formula(value, lambda u, prob: torch.expm1(torch.log1p(-prob) * terms))
+    return Formula(
+        value,
+        lambda u, prob: torch.expm1(torch.log1p(-prob) * terms),
+        curve=("taylor", float(terms), 0.0),
+    )
 
 
 def taylor_cross_entropy(
@@ -303,5 +307,5 @@ def taylor_cross_entropy(
     """
     check_count("terms", terms)
     formula = _taylor_formula(terms)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)

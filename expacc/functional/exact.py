@@ -83,8 +83,9 @@ def exact_error(
         noise: 'normal'; 'gumbel', which gives the softmax's expected error; 'logistic'; 'laplace'.
         topk: the row is right if the true class is among the k best.
         log: return -log P instead of 1 - P, also where P underflows.
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor, and with probabilities no margin, no log); 'auto' takes them where they
+            apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0. Double
@@ -113,10 +114,13 @@ def exact_error(
         and type(log) is bool
         and (margin is None or (type(margin) in (float, int) and 0 < margin < math.inf))
         and (type(sigma) not in (float, int) or 0 < sigma < math.inf)
-        and label_smoothing == 0
+        and type(label_smoothing) in (float, int)
+        and 0 <= label_smoothing <= 1
+        and isinstance(target, Tensor)
     ):  # nothing here that the checks below would refuse
         shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_exact(shared, sigma, margin, standardize, log, impl, exact_error)
+        flags = (sigma, margin, standardize, log, impl, exact_error, label_smoothing)
+        fused = fused_exact(shared, *flags)
         if fused is not None:
             return fused
     check_choice("noise", noise, tuple(NOISES))

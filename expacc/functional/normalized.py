@@ -7,9 +7,19 @@ class (logit -inf) is absent from the sums.
 
 import math
 
+import torch
 from torch import Tensor
 
-from expacc.contract import Batch, Reduction, class_mass, read_batch, reduce_rows, sound_batch
+from expacc.contract import (
+    Batch,
+    Labelled,
+    Reduction,
+    class_mass,
+    read_batch,
+    read_spec,
+    reduce_rows,
+    sound_batch,
+)
 from expacc.errors import check_number
 from expacc.functional.reweighted import focal_formula
 from expacc.ops import (
@@ -21,6 +31,8 @@ from expacc.ops import (
     Share,
     all_log_probs,
     compose_all,
+    fused_curve,
+    is_plain_batch,
     row_dtype,
     row_loss,
 )
@@ -28,7 +40,33 @@ from expacc.ops import (
 __all__ = ["active_negative", "normalized_cross_entropy", "normalized_focal"]
 
 
-def reduce_row_loss(loss: RowLoss, batch: Batch) -> Tensor:
+def reduce_row_loss(loss: RowLoss, batch: Labelled, label_smoothing: float) -> Tensor:
+    """``loss`` of a batch, fused on a GPU where it is a share of log p and a curve."""
+    (share, *more), curve = loss
+    formula = curve or _NOTHING
+    linear = share.curve is IDENTITY and not share.complement and not more
+    known = linear and formula.curve is not None and label_smoothing == 0
+    if known and is_plain_batch(*batch[:2]) and batch[0].ndim and batch[0].ndim != batch[1].ndim:
+        assert formula.curve is not None
+        name, *numbers = formula.curve
+        spec = read_spec(name, batch[0], 0.0, 0.0, 1.0, formula.factor, share.weight)
+        fused = fused_curve(batch, (numbers[0], numbers[1]), "auto", _reduce_again, spec, loss)
+        if fused is not None:
+            return fused
+    return _reduce_read(loss, read_batch(*batch, label_smoothing))
+
+
+def _reduce_again(batch: Labelled, _: object, __: object, loss: RowLoss) -> Tensor:
+    """The same by operations, for those who differentiate twice."""
+    return _reduce_read(loss, read_batch(*batch, 0.0))
+
+
+_NOTHING = Formula(
+    torch.zeros_like, lambda u, prob: torch.zeros_like(u), curve=("mixture", 0.0, 0.0)
+)
+
+
+def _reduce_read(loss: RowLoss, batch: Batch) -> Tensor:
     """Weigh and reduce ``loss``: at the label, or Σ_j mass_j · loss with j as the label."""
     logits, target, mass, kept, factor, summed, dtype, single = batch
     if target is None or mass is not None:
@@ -93,8 +131,8 @@ def normalized_cross_entropy(
     Reference:
         Ma et al. 2020, "Normalized Loss Functions for Deep Learning with Noisy Labels".
     """
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(RowLoss((Share(IDENTITY, 1.0),)), batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(RowLoss((Share(IDENTITY, 1.0),)), batch, label_smoothing)
 
 
 def normalized_focal(
@@ -148,8 +186,8 @@ def normalized_focal(
     """
     check_number("gamma", gamma, low=0)
     share = Share(focal_formula(gamma, 1.0) if gamma else IDENTITY, 1.0)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(RowLoss((share,)), batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(RowLoss((share,)), batch, label_smoothing)
 
 
 def active_negative(
@@ -216,5 +254,5 @@ def active_negative(
         slope=lambda u, prob: (u > least).to(u.dtype),
     )
     shares = (Share(IDENTITY, active_weight), Share(above, negative_weight, complement=True))
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_row_loss(RowLoss(shares), batch)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_row_loss(RowLoss(shares), batch, label_smoothing)

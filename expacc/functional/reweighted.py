@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, reduce_curve
 from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula, error_of
@@ -23,7 +23,12 @@ def focal_formula(gamma: float, alpha: float) -> Formula:
         quotient = u.clamp(min=limits.min, max=-limits.tiny) / error.clamp(min=limits.tiny)
         return error.pow(gamma) * (quotient * prob).mul_(-gamma).add_(1)
 
-    return Formula(value=lambda u: error_of(u).pow(gamma) * u, slope=slope, factor=-alpha)
+    return Formula(
+        value=lambda u: error_of(u).pow(gamma) * u,
+        slope=slope,
+        factor=-alpha,
+        curve=("focal", gamma, 0.0),
+    )
 
 
 def focal(
@@ -84,8 +89,8 @@ def focal(
     check_number("gamma", gamma, low=0)
     alpha = 1.0 if alpha is None else check_number("alpha", alpha, low=0)
     formula = focal_formula(gamma, alpha)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def poly1_cross_entropy(
@@ -143,5 +148,5 @@ def poly1_cross_entropy(
     """
     check_number("epsilon", epsilon, low=-1)
     formula = mixture_formula(ce_weight=1.0, error_weight=epsilon)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)

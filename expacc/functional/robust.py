@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
+from expacc.contract import Reduction, Shift, reduce_curve
 from expacc.errors import check_number
 from expacc.functional.softmax import mixture_formula
 from expacc.ops import Formula
@@ -69,8 +69,8 @@ def mean_absolute_error(
         Ghosh, Kumar and Sastry 2017; mixing paper, Eq. 3.
     """
     formula = mixture_formula(ce_weight=0.0, error_weight=2.0)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def _generalized_formula(q: float, truncation: float | None) -> Formula:
@@ -79,12 +79,14 @@ def _generalized_formula(q: float, truncation: float | None) -> Formula:
             value=lambda u: torch.expm1(u * q),
             slope=lambda u, prob: torch.exp(u * q) * q,
             factor=-1 / q,
+            curve=("generalized", q, -math.inf),
         )
     floor = math.log(truncation)
     return Formula(
         value=lambda u: torch.expm1(u.clamp(min=floor) * q),
         slope=lambda u, prob: torch.where(u > floor, torch.exp(u * q) * q, 0),
         factor=-1 / q,
+        curve=("generalized", q, floor),
     )
 
 
@@ -150,18 +152,23 @@ def generalized_cross_entropy(
     if truncation is not None:
         check_number("truncation", truncation, low=0, high=1, open_low=True, open_high=True)
     formula = _generalized_formula(q, truncation)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def _tamed_formula(taming: float) -> Formula:
     if taming == 1:
-        return Formula(value=lambda u: torch.log1p(-u), slope=lambda u, prob: 1 / (u - 1))
+        return Formula(
+            value=lambda u: torch.log1p(-u),
+            slope=lambda u, prob: 1 / (u - 1),
+            curve=("tamed", 1.0, 0.0),
+        )
     power = 1 - taming
     return Formula(
         value=lambda u: torch.expm1(torch.log1p(-u) * power),
         slope=lambda u, prob: (1 - u) ** -taming * -power,
         factor=1 / power,
+        curve=("tamed", taming, 0.0),
     )
 
 
@@ -221,8 +228,8 @@ def tamed_cross_entropy(
     """
     check_number("taming", taming, low=0)
     formula = _tamed_formula(taming)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)
 
 
 def _huberized_formula(threshold: float) -> Formula:
@@ -230,6 +237,7 @@ def _huberized_formula(threshold: float) -> Formula:
     return Formula(
         value=lambda u: torch.where(u > floor, -u, 1 - floor - torch.exp(u) / threshold),
         slope=lambda u, prob: -(prob / threshold).clamp(max=1),
+        curve=("huberized", threshold, floor),
     )
 
 
@@ -290,5 +298,5 @@ def partially_huberized_cross_entropy(
     """
     check_number("threshold", threshold, low=0, high=1, open_low=True, open_high=True)
     formula = _huberized_formula(threshold)
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
-    return reduce_log_prob(formula, batch, shift, scale)
+    batch = (logits, target, weight, ignore_index, reduction)
+    return reduce_curve(formula, batch, label_smoothing, shift, scale)

@@ -10,14 +10,24 @@ import math
 import torch
 from torch import Tensor
 
-from expacc.contract import Reduction, Shift, read_batch, reduce_log_prob
+from expacc.contract import (
+    Labelled,
+    Reduction,
+    Shift,
+    read_batch,
+    read_spec,
+    reduce_log_prob,
+)
 from expacc.errors import check_choice, check_number
 from expacc.ops import (
     IMPLEMENTATIONS,
+    PLAIN,
     Formula,
     Implementation,
+    Spec,
     error_of,
-    fused_mixture,
+    fused_curve,
+    is_plain_batch,
     triton_error,
 )
 
@@ -27,7 +37,9 @@ __all__ = ["expected_error", "leaky_expected_error", "mixed_expected_error"]
 def mixture_formula(ce_weight: float, error_weight: float) -> Formula:
     """``-ce_weight·u + error_weight·(1 - e^u)`` (mixing paper, Eq. 12) and its slope (Eq. 13)."""
     if ce_weight == 0:  # 0·u would be NaN at u = -inf
-        return Formula(error_of, lambda u, prob: -prob, factor=error_weight)
+        return Formula(
+            error_of, lambda u, prob: -prob, factor=error_weight, curve=("mixture", 0.0, 1.0)
+        )
     ratio = error_weight / ce_weight
     if ratio < 0:
         # Both terms would cancel as p approaches 1; split so that they share a sign.
@@ -42,6 +54,7 @@ def mixture_formula(ce_weight: float, error_weight: float) -> Formula:
         value=lambda u: torch.sub(u, error_of(u), alpha=ratio),
         slope=lambda u, prob: prob * ratio + 1,
         factor=-ce_weight,
+        curve=("mixture", -1.0, -ratio),
     )
 
 
@@ -64,18 +77,26 @@ def reduce_mixture(
     scale: float = 1.0,
 ) -> Tensor:
     """The mixture (ce_weight, error_weight) of a batch: fused on a GPU, else as a formula."""
-    moved = shift != 0 or scale != 1
-    if weights[0] >= 0 and weights[1] >= 0 and label_smoothing == 0 and not moved:
-        shared = (logits, target, weight, ignore_index, reduction)
-        fused = fused_mixture(shared, weights, impl, reduce_mixture)
+    shared = (logits, target, weight, ignore_index, reduction)
+    if impl != "reference" and is_plain_batch(logits, target):
+        spec = PLAIN
+        if label_smoothing != 0 or shift != 0 or scale != 1:
+            spec = read_spec("mixture", logits, label_smoothing, shift, scale)
+        fused = fused_curve(shared, weights, impl, _reduce_again, spec)
         if fused is not None:
             return fused
     if impl != "auto":
         check_choice("impl", impl, IMPLEMENTATIONS)
         if impl == "triton" and isinstance(logits, Tensor):
-            raise triton_error(logits, ", shift or scale" if moved else "")
-    batch = read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
+            raise triton_error(logits)
+    batch = read_batch(*shared, label_smoothing)
     return reduce_log_prob(mixture_formula(*weights), batch, shift, scale)
+
+
+def _reduce_again(batch: Labelled, weights: tuple[float, float], spec: Spec, _: object) -> Tensor:
+    """The same by operations, for those who differentiate twice."""
+    checked = read_batch(*batch, spec.smoothing)
+    return reduce_log_prob(mixture_formula(*weights), checked, spec.shift, spec.scale)
 
 
 def expected_error(
@@ -114,8 +135,8 @@ def expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -175,8 +196,8 @@ def leaky_expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.
@@ -250,8 +271,8 @@ def mixed_expected_error(
         shift: added to the label's log p/(1 - p); 'auto' is log((C - 1)/9) for more than ten
             classes, which then start as ten do, and 0 otherwise.
         scale: factor > 0 of log p/(1 - p).
-        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA tensor
-            and integer labels); 'auto' takes the kernels where they apply.
+        impl: 'auto', 'reference' (plain torch) or 'triton' (fused kernels, which need a CUDA
+            tensor); 'auto' takes the kernels where they apply.
 
     Returns:
         A scalar, or one value per row for 'none'. An empty or all-ignored batch gives 0.

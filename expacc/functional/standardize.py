@@ -35,7 +35,10 @@ def standardize_logits(scores: Tensor, kept: Tensor | None, *, sync: bool) -> Te
         result, variance = _standardize(scores, counts, sync)
         if _LEAST < variance.item() < torch.inf:  # the usual case: no square was out of range
             return result
-    return _standardize(_within_reach(scores, counts, sync), counts, sync)[0]
+    factor = _into_reach(scores, counts, sync)
+    result, variance = _standardize(scores * factor, counts, sync)
+    # Constant logits are not divided by their deviation: the factor would be left in the gradient.
+    return torch.where(torch.isnan(variance) | (variance > 0), result, result / factor)
 
 
 def _standardize(scores: Tensor, counts: Tensor, sync: bool) -> tuple[Tensor, Tensor]:
@@ -48,22 +51,24 @@ def _standardize(scores: Tensor, counts: Tensor, sync: bool) -> tuple[Tensor, Te
     centred = torch.where(counts, scores - mean.to(scores.dtype), 0)
     square = centred.square().sum(dtype=torch.float64)
     variance = _across_ranks(square, sync) / (count - 1).clamp(min=1)
-    # A root has no slope at 0: constant logits are divided by 1, with no gradient through it.
-    deviation = torch.where(variance == 0, 1, variance).sqrt()
+    # A root has no slope at 0: constant logits are divided by 1, with no gradient through it. The
+    # rounding of a mean may leave a trace of them.
+    constant = variance <= (mean * 1e-15).square()
+    deviation = torch.where(constant, 1, variance).sqrt()
+    variance = torch.where(constant, 0, variance)
     others = torch.where(scores == -torch.inf, scores, 0)  # ignored rows; masked logits stay -inf
     return torch.where(counts, centred / deviation.to(scores.dtype), others), variance.detach()
 
 
-def _within_reach(scores: Tensor, counts: Tensor, sync: bool) -> Tensor:
-    """The scores by a power of two, so that their squares neither overflow nor vanish."""
+def _into_reach(scores: Tensor, counts: Tensor, sync: bool) -> Tensor:
+    """A power of two for the scores, so that their squares neither overflow nor vanish."""
     size = torch.where(counts, scores.detach().abs(), 0)
     size = size.amax() if size.numel() else size.sum()
     if _is_shared(sync):
         dist.all_reduce(size, dist.ReduceOp.MAX)
     most, power = _REACH[scores.dtype]
     small, large = (torch.full_like(size, factor) for factor in (power, 1 / power))
-    factor = torch.where(size > most, small, torch.where(size * most < 1, large, 1))
-    return scores * factor
+    return torch.where(size > most, small, torch.where(size * most < 1, large, 1))
 
 
 class _SumOverRanks(torch.autograd.Function):

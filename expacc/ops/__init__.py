@@ -19,7 +19,10 @@ from expacc.ops.class_sums import RowLoss, RowPlan, Share, compose_all, row_loss
 from expacc.ops.dispatch import (
     CLASS_AXIS,
     IMPLEMENTATIONS,
+    PLAIN,
     Implementation,
+    Spec,
+    is_plain_batch,
     is_plain_eager,
     supports_triton,
     triton_error,
@@ -31,23 +34,23 @@ from expacc.ops.log_prob import (
     all_leads,
     apply_formula,
     compose_log_prob_loss,
-    compute_dtype,
     eager_log_prob_loss,
     error_of,
-    row_dtype,
 )
 from expacc.ops.native.build import build_native
 from expacc.ops.orthant.all_classes import win_chances
 from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
 from expacc.ops.orthant.rival_cost import rival_cost
+from expacc.ops.rivals import compute_dtype, row_dtype
 from expacc.ops.triton.library import row_log_prob, takes_operation
-from expacc.ops.triton.node import fused_exact, fused_mixture
+from expacc.ops.triton.node import fused_curve, fused_exact
 
 __all__ = [
     "CLASS_AXIS",
     "IDENTITY",
     "IMPLEMENTATIONS",
+    "PLAIN",
     "BinaryCurve",
     "BinaryPlan",
     "Formula",
@@ -55,6 +58,7 @@ __all__ = [
     "RowLoss",
     "RowPlan",
     "Share",
+    "Spec",
     "all_leads",
     "all_log_probs",
     "apply_formula",
@@ -66,8 +70,9 @@ __all__ = [
     "eager_binary_loss",
     "error_of",
     "exact_curve",
+    "fused_curve",
     "fused_exact",
-    "fused_mixture",
+    "is_plain_batch",
     "is_plain_eager",
     "log_prob_loss",
     "mixture_curve",

@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from expacc.ops.dispatch import wants_composed
-from expacc.ops.log_prob import Formula, apply_formula, compute_dtype, row_dtype
+from expacc.ops.log_prob import Formula, apply_formula
+from expacc.ops.rivals import compute_dtype, row_dtype
 
 _SMALL_ELEMENTS = 16_384
 _BLOCK_ELEMENTS_CPU = 102_400
@@ -42,6 +43,7 @@ class BinaryCurve(NamedTuple):
         block: writes value and slope at y = ``unit`` · lead, less their factors; None for a loss
             that is always composed.
         unit, value_factor, slope_factor: plain numbers.
+        kernel: 'mixture' and its weights, or 'exact', unit and limit of the lead; None if unknown.
     """
 
     yes: Callable[[Tensor], Tensor]
@@ -49,6 +51,7 @@ class BinaryCurve(NamedTuple):
     unit: float = 1.0
     value_factor: float = 1.0
     slope_factor: float = 1.0
+    kernel: tuple[str, float, float] | None = None  # as the GPU's kernels know it
 
 
 class BinaryPlan(NamedTuple):
@@ -102,7 +105,8 @@ def mixture_curve(ce_weight: float, error_weight: float) -> BinaryCurve:
     factor = error_weight or ce_weight
     ratio = ce_weight / factor
     formula = Formula(value, slope)
-    return BinaryCurve(lambda z: apply_formula(z, formula), block, -1.0, factor, factor)
+    known = ("mixture", ce_weight, error_weight)
+    return BinaryCurve(lambda z: apply_formula(z, formula), block, -1.0, factor, factor, known)
 
 
 def _hazard(x: Tensor, _: Tensor) -> Tensor:
@@ -144,7 +148,8 @@ def exact_curve(sigma: float | Tensor, margin: float | None, log: bool) -> Binar
         torch.erfc(lead, out=found)
 
     unit = 1 / (2 * sigma)
-    return BinaryCurve(yes, block, unit, 0.5, -1 / math.sqrt(math.pi))
+    known = ("exact", unit, math.inf if margin is None else margin)
+    return BinaryCurve(yes, block, unit, 0.5, -1 / math.sqrt(math.pi), known)
 
 
 # ---------------------------------------------------------------------------------- composed

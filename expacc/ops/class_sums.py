@@ -31,8 +31,10 @@ from expacc.ops.log_prob import (
     Formula,
     apply_formula,
     compose_target_lead,
-    compute_dtype,
     error_of,
+)
+from expacc.ops.rivals import (
+    compute_dtype,
     row_dtype,
     rows_per_block,
     split_rows,

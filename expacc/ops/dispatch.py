@@ -4,9 +4,10 @@ Most calls are like the one before: its plan is found by comparing, in a microse
 dictionary.
 """
 
+import contextlib
 import importlib.util
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,13 +17,45 @@ CLASS_AXIS = 1
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _ORDINARY = (Tensor, torch.nn.Parameter)
 REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}  # as the kernels know them
+
+
+class Spec(NamedTuple):
+    """Which loss of the kernels: ``factor`` times a curve, moved; and a share of the classes' sum.
+
+    Attributes:
+        curve: its name among ``CURVES``; its two numbers are each launch's.
+        factor: of the curve.
+        shift: added to the lead log p/(1-p).
+        scale: factor > 0 of the lead.
+        share: of log p(target) / Σ log p_j.
+        smoothing: the part of a label that is spread evenly.
+    """
+
+    curve: str = "mixture"
+    factor: float = 1.0
+    shift: float = 0.0
+    scale: float = 1.0
+    share: float = 0.0
+    smoothing: float = 0.0
+
+    def moves(self) -> bool:
+        """Is p another than the softmax's?"""
+        return self.shift != 0 or self.scale != 1
+
+
+PLAIN = Spec()
 Implementation = Literal["auto", "reference", "triton"]
 IMPLEMENTATIONS = ("auto", "reference", "triton")
 _MOST_ROWS = 2**31 - 1  # of a launch
+# What the kernels know as curves over log p; a ``Formula`` says which it is, if any.
+CURVES = (
+    *("mixture", "focal", "generalized", "tamed", "huberized", "jensen-shannon", "taylor"),
+    *("asymmetric", "unhinged", "exponential"),
+)
 
 # Whether 'auto' takes a family's kernels where it can, or only 'triton' does. All of the tests in
 # tests/gpu have passed on a GPU: see docs/kernels.md.
-BY_DEFAULT = {"mixture": True, "exact": True}
+BY_DEFAULT = {"mixture": True, "exact": True, "soft exact": True}
 
 # The C++ node, once ``build_native`` was called.
 native_library: Any = None
@@ -59,10 +92,11 @@ def triton_error(logits: Tensor, needs: str = "") -> ValueError:
         reason = "needs Triton, which is not installed"
     elif logits.dtype not in DTYPES:
         reason = f"needs float32, bfloat16 or float16; logits are {logits.dtype}"
-    elif logits.ndim != 2 or logits.numel() == 0:
-        reason = f"needs logits (N, C); got shape {tuple(logits.shape)}"
+    elif logits.ndim < 2 or logits.numel() == 0:
+        reason = f"needs logits (N, C, …); got shape {tuple(logits.shape)}"
     else:
-        reason = f"needs int64 labels without smoothing{needs}; got something else"
+        labels = needs or " or probabilities without a gradient, and weights of none"
+        reason = f"needs int64 labels{labels}; got something else"
     return ValueError(f"impl='triton' {reason}. Use impl='auto'.")
 
 
@@ -83,12 +117,11 @@ def supports_triton(
     return (
         (impl == "triton" or (impl == "auto" and BY_DEFAULT[family]))
         and is_plain_batch(logits, target)
-        and logits.ndim == 2
+        and logits.ndim > 1
         and logits.dtype in DTYPES
-        and target.dtype == torch.int64
-        and target.ndim == 1
-        and 0 < target.shape[0] == logits.shape[0] < _MOST_ROWS
-        and logits.shape[CLASS_AXIS] > 0
+        and logits.numel() > 0
+        and logits.numel() // logits.shape[CLASS_AXIS] < _MOST_ROWS
+        and _is_plain_target(target, logits, ignore_index, family)
         and target.device == logits.device
         and reduction in REDUCTIONS
         and type(ignore_index) is int
@@ -97,11 +130,24 @@ def supports_triton(
     )
 
 
+def _is_plain_target(target: Tensor, logits: Tensor, ignore_index: int, family: str) -> bool:
+    """Labels, or for the curves probabilities that nobody trains."""
+    if target.dtype == torch.int64:
+        return target.shape == logits.shape[:1] + logits.shape[2:]
+    return (
+        family != "exact"
+        and target.is_floating_point()
+        and target.shape == logits.shape
+        and not target.requires_grad
+        and ignore_index < 0
+    )
+
+
 def _is_plain_weight(weight: Tensor, logits: Tensor) -> bool:
     return (
         type(weight) in _ORDINARY
         and weight.is_floating_point()
-        and weight.shape == logits.shape[1:]
+        and weight.shape == logits.shape[1:2]
         and weight.device == logits.device
         and weight.is_contiguous()
         and not weight.requires_grad
@@ -161,10 +207,10 @@ def kind_of(
 class Last:
     """The last batch's plan, if it had no weight: a quicker look than one into a dictionary."""
 
-    __slots__ = ("batch", "kind", "more", "plan")
+    __slots__ = ("batch", "kind", "label", "more", "plan")
 
     def __init__(self, plan: Any, kind: tuple[Any, ...], more: tuple[Any, ...]) -> None:
-        dtype, autocast, shape, stride, device, _, rows, step, _, _, *rest = kind
+        dtype, autocast, shape, stride, device, self.label, rows, step, _, _, *rest = kind
         self.plan = plan
         self.batch = (dtype, shape, stride, device.index, rows, step)
         self.kind = (autocast, *rest)
@@ -185,7 +231,7 @@ class Last:
             logits.shape == shape
             and more == self.more
             and logits.dtype is dtype
-            and target.dtype is torch.int64
+            and target.dtype is self.label
             and logits.get_device() == device
             and target.get_device() == device
             and target.shape == rows
@@ -220,21 +266,23 @@ def note_last(family: str, plan: Any, kind: tuple[Any, ...], more: tuple[Any, ..
         PLANS[family] = Last(plan, kind, more)
 
 
-def tried(plan: Any, *arguments: Any) -> Any:
-    """The plan, if a first launch succeeds; else None, and a warning says why.
+def tried(plan: Any, gradient: bool, *arguments: Any) -> Any:
+    """The plan, if a first launch forward and one backward succeed; else None, and a remark why.
 
     Triton needs a C compiler and knows not every GPU: a loss that nobody asked for kernels must not
-    fail for that.
+    fail for that, nor a program that takes warnings for errors.
     """
+    values = None
     try:
-        plan.forward(*arguments)
+        values, saved = plan.forward(*arguments)
+        if gradient:
+            plan.backward(*arguments, saved, torch.ones_like(values))
     except torch.OutOfMemoryError:
-        raise
+        if values is None:
+            raise  # else there is no room for a gradient that perhaps nobody wants
     except Exception as error:
-        warnings.warn(
-            f"expacc's Triton kernels do not run here, plain torch is used: {error!r:.200}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        remark = f"expacc's Triton kernels do not run here, plain torch is used: {error!r:.200}"
+        with contextlib.suppress(RuntimeWarning):
+            warnings.warn(remark, RuntimeWarning, stacklevel=2)
         return None
     return plan

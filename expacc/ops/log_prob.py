@@ -22,7 +22,7 @@ backward of ``expm1`` is ``result + 1``, which is 0 for every u below -37 althou
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -30,13 +30,10 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
 from expacc.ops.dispatch import CLASS_AXIS, wants_composed
+from expacc.ops.rivals import compute_dtype, row_dtype, summarize_rivals
 
 _SMALL_ELEMENTS = 16_384
-# A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
-_BLOCK_ELEMENTS_CPU = 131_072
-_BLOCK_ELEMENTS_DEVICE = 2**27
 _LARGEST_ODDS = 1e150
-_MANY_CLASSES = 64  # below, the softmax is slower than the exp
 
 
 # ------------------------------------------------------------------------------------- curves
@@ -54,6 +51,7 @@ class Formula(NamedTuple):
     factor: float = 1.0
     shift: float = 0.0
     scale: float = 1.0
+    curve: tuple[str, float, float] | None = None  # ``value`` as the kernels know it, if they do
 
     def moves(self) -> bool:
         """Is p another than the softmax's?"""
@@ -131,16 +129,6 @@ def apply_formula(argument: Tensor, formula: Formula, *, is_lead: bool = False) 
 
 
 # ------------------------------------------------------------------------------- the reference
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of N×C arithmetic: float32, or float64 for float64 input."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def row_dtype(device: torch.device) -> torch.dtype:
-    """The dtype of per-row arithmetic: float64 wherever the device has it."""
-    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def compose_target_lead(logits: Tensor, index: Tensor) -> Tensor:
@@ -275,7 +263,7 @@ class SmallLogProbLoss(torch.autograd.Function):
         if wants_composed(upstream):
             grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
-        (_, slope, factor, _, power), kept, scale, summed, _ = plan
+        (_, slope, factor, _, power, _), kept, scale, summed, _ = plan
         # Not in the upstream's own dtype: a small factor would be lost in float16.
         chain = (upstream.item() if summed else upstream.double()) * scale * (-factor * power)
         # The rivals get -dL/du · p_j, the target the negative of their sum, dL/du · (1 - p_y).
@@ -294,90 +282,6 @@ _small_node: Callable[..., Tensor] = super(torch.autograd.Function, SmallLogProb
 
 
 # --------------------------------------------------------------------------------- large batches
-
-
-def rows_per_block(logits: Tensor) -> int:
-    """How many entries of the leading axis make about a block of elements; at least 1."""
-    limit = _BLOCK_ELEMENTS_CPU if logits.is_cpu else _BLOCK_ELEMENTS_DEVICE
-    rows, elements = logits.shape[0], logits.numel()
-    return max(1, rows if elements <= limit else limit * rows // elements)
-
-
-def split_rows(step: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The tensors' blocks of ``step`` rows; splitting once is cheaper than slicing in a loop."""
-    return zip(*(torch.split(tensor, step) for tensor in tensors), strict=True)
-
-
-class Rivals(NamedTuple):
-    """The classes other than the label, row by row; every tensor keeps the class axis.
-
-    Attributes:
-        top: the largest logit.
-        total: Σ e^{z - top}; 0 where there is no rival.
-        shares: in proportion to p_j, 0 for the label; None if not kept.
-        fix: the sum of the row's shares, by which they are divided to add up to 1.
-    """
-
-    top: Tensor
-    total: Tensor
-    shares: Tensor | None
-    fix: Tensor
-
-
-def summarize_rivals(
-    logits: Tensor, index: Tensor, work: torch.dtype, keep: bool, behind: Tensor | None = None
-) -> Rivals:
-    """One softmax over the rivals of ``index`` (N, 1, …), in row blocks.
-
-    With many classes torch's softmax takes less time than its exp alone, but adds up one by one:
-    the sum of the shares, which is added in pairs, mends what thousands of classes lose.
-
-    Args:
-        logits: (N, C, …).
-        index: (N, 1, …), labels in range.
-        work: the dtype of the arithmetic.
-        keep: whether the shares are kept, in the dtype of N×C arithmetic.
-        behind: where Σ (z - top) goes, if anywhere.
-    """
-    lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
-    rows, step = logits.shape[0], rows_per_block(logits)
-    # Buffers for all blocks, which then never leave the cache.
-    buffer = torch.empty(min(rows, step), *logits.shape[1:], dtype=work, device=logits.device)
-    narrow = compute_dtype(logits.dtype)
-    spare = None if keep and work == narrow else torch.empty_like(buffer)
-    shares = torch.empty(logits.shape, dtype=narrow, device=logits.device) if keep else None
-    top = torch.empty(index.shape, dtype=work, device=logits.device)
-    largest, fix = torch.ones_like(top), torch.empty_like(top)
-    many = logits.shape[CLASS_AXIS] >= _MANY_CLASSES
-    kept = logits if shares is None else shares  # only to be split
-    fallen = top if behind is None else behind
-    for block, labels, highest, most, summed, below, out in split_rows(
-        step, logits, index, top, largest, fix, fallen, kept
-    ):
-        rivals = buffer[: len(block)].copy_(block).scatter_(CLASS_AXIS, labels, -torch.inf)
-        torch.amax(rivals, CLASS_AXIS, keepdim=True, out=highest)
-        if behind is not None or not many:
-            rivals.sub_(highest.clamp(min=lowest))
-        if behind is not None:
-            torch.sum(rivals.scatter_(CLASS_AXIS, labels, 0), CLASS_AXIS, keepdim=True, out=below)
-            rivals.scatter_(CLASS_AXIS, labels, -torch.inf)
-        found = out if spare is None else spare[: len(block)]
-        if many:
-            torch.softmax(rivals, CLASS_AXIS, out=found)
-            torch.amax(found, CLASS_AXIS, keepdim=True, out=most)
-        else:
-            torch.exp(rivals, out=found)
-        torch.sum(found, CLASS_AXIS, keepdim=True, out=summed)
-        if shares is not None and found is not out:
-            out.copy_(found)
-    # A softmax of nothing is NaN.
-    absent = top == -torch.inf
-    if absent.any():
-        fix.masked_fill_(absent, 1)
-        if shares is not None:
-            shares.masked_fill_(absent, 0)
-    total = (fix / largest).masked_fill_(absent, 0)
-    return Rivals(top.clamp_(min=lowest), total, shares, fix)
 
 
 class BlockLogProbLoss(torch.autograd.Function):

@@ -34,8 +34,8 @@ import torch
 from torch import Tensor
 
 from expacc.errors import check_count, check_number, logits_error
-from expacc.ops.log_prob import compute_dtype
 from expacc.ops.orthant.node import refuse_twice
+from expacc.ops.rivals import compute_dtype
 
 __all__ = ["genz_orthant_prob", "log_derivative_orthant_prob"]
 

@@ -13,6 +13,8 @@ from expacc.recipes.page import Page
 from expacc.recipes.paper import load_paper
 
 if TYPE_CHECKING:  # they bring numpy, which the list of recipes does not need
+    from expacc.data import SealedTest, TrainRows
+    from expacc.data.collections import Found
     from expacc.runner.items import FailedRows, Shared, WorkItem
     from expacc.runner.rows import Row
 
@@ -325,3 +327,32 @@ def need_data(data: Path | None, name: str) -> Path:
     if found is None:
         raise ValueError(missing_data(name))
     return found
+
+
+def tables_of(folder: Path, kind: str) -> list["Found"]:
+    """The tables of a folder that come with folds of a kind; none of an empty folder."""
+    from expacc.data import find_tables
+
+    try:
+        return [one for one in find_tables(folder)[0] if one.kind == kind]
+    except ValueError:
+        return []
+
+
+def open_folds(
+    ask: Mapping[str, Any], shared: "Shared", names: Sequence[str], dtype: str = "float32"
+) -> list[dict[str, tuple["TrainRows", "SealedTest"]]]:
+    """An item's folds; those of one width, which can train together, are one entry.
+
+    A column that is constant in a fold's training rows is left out there.
+    """
+    from expacc.compare.serialize import unpack_split, unpack_table
+    from expacc.data import open_split
+
+    table = unpack_table(ask["table"], shared)
+    widths: dict[int, dict[str, tuple[TrainRows, SealedTest]]] = {}
+    for fold in ask["folds"]:
+        split = unpack_split(table.name, fold, shared)
+        train, test, _ = open_split(table, split, methods=names, seed=ask["seed"], dtype=dtype)
+        widths.setdefault(train.features.shape[1], {})[fold] = train, test
+    return list(widths.values())

@@ -1,28 +1,25 @@
-"""The files of a result, the page that leads to all of them, and the documents made of them.
+"""The files of a result, and the page that leads to all of them.
 
 ``page.json`` holds all that a page says, for other programs: claims and numbers with their
 verdicts, tables, and how they came about. The overview and the documentation are made of it.
 """
 
 import json
-import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from expacc.files import Between, check_shape, parse_json, read_whole, write_whole
-from expacc.recipes.page import VERDICTS, answer_of, counts_text, verdict, verdict_counts
+from expacc.recipes.page import answer_of, counts_text, verdict, verdict_counts
 from expacc.recipes.recipe import Recipe, Result, paper_titles
-from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown, table
-from expacc.report.words import NONE, counted, duration
+from expacc.recipes.writer import badge, escape, html_page, page_html, page_markdown
+from expacc.report.words import counted, duration
 from expacc.runner.rows import LONGEST
 
 PAGE, CONTENT = "page.html", "page.json"
 LARGEST = 64 << 20  # bytes of page.json
-MARKERS = ("<!-- results -->", "<!-- /results -->")
-_LOCAL = ("--data", "--out", "-o", "--workers", "--address")  # options with a value of one's own
 _TEXTS = ("name", "paper", "shows", "title", "claim", "answer", "badge", "badge_kind", "started")
 _SHAPE: dict[str, Any] = {
     **dict.fromkeys((*_TEXTS, "machine", "commit", "command"), str),
@@ -170,11 +167,12 @@ def write_book(
             done.append(found)
             about = escape(f"{found['shows']} · {found['title']}")
             lines += [f"### [{escape(name)}]({folder.name}/{PAGE})", "", about, ""]
-            lines += [f"**{escape(found['answer'])}**", "", escape(_spent(found)), ""]
+            lines += [f"**{escape(found['answer'])}**", "", escape(spent(found)), ""]
     total: Counter[str] = Counter()
     for one in done:
         total.update(one["verdicts"])
     text = counts_text(total) if done else "nothing has been run yet"
+    failed = sum(one["failed"] for one in done)
     html = html_page(
         "\n".join(lines),
         title="The papers, done again",
@@ -183,7 +181,7 @@ def write_book(
         badge={"text": "Quick runs: parts of the whole", "kind": "unfinished"} if quick else None,
         figures=[
             ("recipes", f"{len(done)} of {len(known)}", "done"),
-            ("runs", f"{sum(one['runs'] for one in done):,}", _failed(done)),
+            ("runs", f"{sum(one['runs'] for one in done):,}", f"{failed:,} failed"),
             ("time", duration(sum(one["seconds"] for one in done)), "of work"),
         ],
     )
@@ -193,11 +191,8 @@ def write_book(
     return path
 
 
-def _failed(done: Sequence[Mapping[str, Any]]) -> str:
-    return f"{sum(one['failed'] for one in done):,} failed"
-
-
-def _spent(one: Mapping[str, Any]) -> str:
+def spent(one: Mapping[str, Any]) -> str:
+    """What a result cost: its runs, their time, and what was left out."""
     parts = [
         *([] if one["finished"] else ["not finished"]),
         f"{counted(one['runs'], 'run')}, {one['failed']:,} failed",
@@ -205,150 +200,3 @@ def _spent(one: Mapping[str, Any]) -> str:
         *([f"{counted(len(one['missing']), 'part')} left out"] if one["missing"] else []),
     ]
     return "; ".join(parts)
-
-
-# ----------------------------------------------------------------------------------- the documents
-
-
-def refuse_unclean(content: Mapping[str, Any]) -> str:
-    """Why a result must not be published; '' if it may: it can be made again from a commit."""
-    commit = content["commit"]
-    if not commit or "+" in commit:
-        return (
-            f"{content['name']} must come from a clean commit to be published; got "
-            f"{commit or 'none'}, a tree with uncommitted changes. Commit, and run it with "
-            "--overwrite."
-        )
-    if "," in commit:
-        return f"{content['name']} must come from one commit to be published; got {commit}."
-    if content["quick"] or not content["finished"]:
-        return f"{content['name']} must be whole to be published; got a part of it."
-    return ""
-
-
-def portable(content: Mapping[str, Any]) -> dict[str, Any]:
-    """With a command that means the same on another machine."""
-    kept: list[str] = []
-    words = iter(shlex.split(content["command"]))
-    for word in words:
-        flag, equals, _ = word.partition("=")
-        if flag in _LOCAL and not equals:
-            next(words, "")
-        if flag == "--data":
-            kept += ["--data", "DIR"]
-        elif flag not in _LOCAL and flag not in ("--quiet", "-q", "--json", "--debug"):
-            kept.append(word)
-    return {**content, "command": shlex.join(kept)}
-
-
-def results_markdown(contents: Sequence[Mapping[str, Any]]) -> str:
-    """docs/results.md: of every result its claims and numbers, and how it was made."""
-    lines = [
-        "# Results",
-        "",
-        "Made by `make results-docs` from `docs/results/*.json`; do not edit it. How to make it "
-        "yourself: [reproduce.md](reproduce.md).",
-        "",
-        *table(
-            ["recipe", "paper", "claims that hold", "numbers as in the paper", "runs", "time"],
-            [
-                [
-                    f"[{one['name']}](#{one['name']})",
-                    escape(f"{one['paper']}, {one['shows']}"),
-                    _share(one["claims"], "holds", "does not hold"),
-                    _share(one["numbers"], *VERDICTS[:3]),
-                    f"{one['runs']:,}",
-                    duration(one["seconds"]),
-                ]
-                for one in contents
-            ],
-        ),
-    ]
-    for one in contents:
-        lines += _result(one)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _share(judged: Sequence[Mapping[str, Any]], good: str, *others: str) -> str:
-    found = Counter(one["verdict"] for one in judged)
-    total = sum(found[name] for name in (good, *others))
-    return f"{found[good]} of {total}" if total else NONE
-
-
-def _result(one: Mapping[str, Any]) -> list[str]:
-    made = [f"{name} {value}" for name, value in one["versions"].items()]
-    how = f"{_spent(one)}; {one['machine']}; {', '.join(made)}; commit {one['commit']}."
-    lines = [
-        *(f"## {one['name']}", "", escape(f"{one['title']}. {one['paper']}, {one['shows']}."), ""),
-        *(f"> {escape(one['claim'])}", "", f"**{escape(one['answer'])}**", ""),
-    ]
-    if one["claims"]:
-        lines += _claims(one["claims"])
-    if one["numbers"]:
-        rows = []
-        for number in one["numbers"]:
-            labels = number["labels"]
-            what = list(labels.values() if isinstance(labels, dict) else labels)
-            both = [_mean(number[side]) for side in ("paper", "ours")]
-            cells = [number["section"], ", ".join(what), *both, number["unit"], number["verdict"]]
-            rows.append([escape(cell) for cell in cells])
-        head = ["table", "of", "paper", "ours", "unit", "verdict"]
-        lines += table(head, rows, fold=True)
-    return [*lines, f"`{one['command']}`: {escape(how)}", ""]
-
-
-def _claims(claims: Sequence[Mapping[str, Any]]) -> list[str]:
-    rows = [
-        [escape(one[key] or NONE) for key in ("claim", "paper", "ours", "verdict")]
-        for one in claims
-    ]
-    return table(["claim", "paper", "ours", "verdict"], rows)
-
-
-def _mean(number: Mapping[str, Any] | None) -> str:
-    if number is None:
-        return NONE
-    spread = "" if number["spread"] is None else f" ± {number['spread']:.3g}"
-    return f"{number['mean']:.4g}{spread}".replace("-", "−")
-
-
-def readme_section(contents: Sequence[Mapping[str, Any]]) -> str:
-    """What stands between the markers of the README: a line a claim, and what it was made on."""
-    if not contents:
-        return "Nothing has been run yet: `make results DATA=…`."
-    rows = [
-        [
-            f"[{one['name']}](docs/results.md#{one['name']})",
-            *(escape(claim[key] or NONE) for key in ("claim", "paper", "ours", "verdict")),
-        ]
-        for one in contents
-        for claim in _headlines(one["claims"])
-    ]
-    commits = dict.fromkeys(one["commit"] for one in contents)
-    note = (
-        f"Made at commit {escape(', '.join(commits))}; machines, versions and commands are in "
-        "[docs/results.md](docs/results.md)."
-    )
-    return "\n".join([*table(["recipe", "claim", "paper", "ours", "verdict"], rows), note])
-
-
-def _headlines(claims: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The first of every verdict: what holds never stands without what does not."""
-    first: dict[str, Mapping[str, Any]] = {}
-    for claim in claims:
-        if claim["headline"]:
-            first.setdefault(claim["verdict"], claim)
-    return list(first.values())
-
-
-def put_between(text: str, content: str) -> str:
-    """A document with ``content`` between its markers, in place of what was there.
-
-    Raises:
-        ValueError: the markers are not there, once each and in order.
-    """
-    begin, end = MARKERS
-    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
-        raise ValueError(f"the document must hold {begin} and then {end}, once each; got others.")
-    before, rest = text.split(begin)
-    return f"{before}{begin}\n{content.strip()}\n{end}{rest.split(end)[1]}"

@@ -89,13 +89,6 @@ def run_recipe(
     Parts that failed as a whole are tried again. Tables that were not there the first time are
     added; tables that are no longer there keep their rows, and their place when they come back.
 
-    Args:
-        recipe: what it is.
-        ask: what the user asked for.
-        work: ``recipe.plan(ask)``.
-        folder: where the rows are kept.
-        how: how it is done.
-
     Raises:
         ValueError: the folder holds another run, or the same with other data.
         OSError: the disk is full or the like.
@@ -180,8 +173,8 @@ def load_result(recipe: Recipe, folder: str | Path, *, ours: bool = False) -> Re
     """The page of the rows that a folder holds, all or, while it runs, a part.
 
     Args:
-        recipe: what it is.
-        folder: where the rows are.
+        recipe: whose page it is.
+        folder: of the rows.
         ours: all of them were made just now, so that an error of the page is no damage but a bug.
 
     Raises:
@@ -271,11 +264,7 @@ def failures_of(rows: Sequence[Row]) -> tuple[Failure, ...]:
 
 
 def machine(device: str = "cpu") -> str:
-    """The machine in a line: 'AMD EPYC 7763, 2 cores', and the graphics card if it is used.
-
-    Args:
-        device: of the training.
-    """
+    """The machine in a line: 'AMD EPYC 7763, 2 cores', and the graphics card if it is used."""
     count = cores()
     text = f"{_processor()}, {count} core{'s' if count > 1 else ''}"
     if device.startswith("cuda"):

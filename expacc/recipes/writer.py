@@ -78,34 +78,29 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, fold: bool) ->
     return table(escaped[0], escaped[1:], fold=fold)
 
 
-def page_markdown(result: Result, level: int = 1) -> str:
-    """The page as a Markdown file.
-
-    Args:
-        result: what to show.
-        level: of its heading; those inside are lower.
-    """
-    recipe, mark = result.recipe, "#" * level
+def page_markdown(result: Result) -> str:
+    """The page as a Markdown file."""
+    recipe = result.recipe
     lines = [
-        *(f"{mark} {escape(result.page.title)}", ""),
+        *(f"# {escape(result.page.title)}", ""),
         *(f"`{recipe.name}`: {recipe.paper}, {recipe.shows}.", ""),
         *(f"**{escape(answer_of(result.page))}**", ""),
     ]
     for note in _notes(result.account):
         lines += [escape(note), ""]
-    return "\n".join([*lines, *_body(result, f"{mark}#", fold=True)]).rstrip() + "\n"
+    return "\n".join([*lines, *_body(result, fold=True)]).rstrip() + "\n"
 
 
-def _body(result: Result, mark: str, *, fold: bool) -> list[str]:
+def _body(result: Result, *, fold: bool) -> list[str]:
     """All below the answer; ``fold`` for a file, which has no charts and hides long tables."""
     page, account = result.page, result.account
-    lines = [f"{mark} What the paper says", "", f"> {escape(page.claim)}", ""]
+    lines = ["## What the paper says", "", f"> {escape(page.claim)}", ""]
     if page.claims:
         rows = [(one.says, one.paper, one.ours or NONE, one.verdict) for one in page.claims]
         lines += _table(("claim", "paper", "ours", "verdict"), rows, fold=False)
     for section in page.sections:
-        lines += _section(section, mark, fold=fold)
-    lines += [f"{mark} How it was done", "", f"{counts_text(verdict_counts(page))}.", ""]
+        lines += _section(section, fold=fold)
+    lines += ["## How it was done", "", f"{counts_text(verdict_counts(page))}.", ""]
     if account.command:
         lines += ["```", plain(account.command).replace("```", "'''"), "```", ""]
     lines += [f"- {name}: {escape(value)}" for name, value in facts(account)]
@@ -115,29 +110,29 @@ def _body(result: Result, mark: str, *, fold: bool) -> list[str]:
         failed = [
             (one.what, f"{one.count}", one.reason) for one in account.failures[:MOST_FAILURES]
         ]
-        lines += [f"{mark}# Runs that failed, which have no score and enter no mean", ""]
+        lines += ["### Runs that failed, which have no score and enter no mean", ""]
         lines += _table(("what", "runs", "reason"), failed, fold=False)
     if more := len(account.failures[MOST_FAILURES:]):
         lines += [f"And {counted(more, 'more kind')} of failure.", ""]
     if page.deviations:
-        lines += [f"{mark}# What we did otherwise than the paper", ""]
+        lines += ["### What we did otherwise than the paper", ""]
         lines += [f"- {escape(text)}" for text in page.deviations]
     return lines
 
 
-def _section(section: Section, mark: str, *, fold: bool) -> list[str]:
-    lines = [f"{mark} {escape(section.title)}", ""]
+def _section(section: Section, *, fold: bool) -> list[str]:
+    lines = [f"## {escape(section.title)}", ""]
     for text in section.text:
         lines += [escape(text), ""]
     if section.beside:
         caption, head, rows = beside_table(section)
         lines += [escape(caption), "", *_table(head, rows, fold=fold)]
     for grid in section.grids:
-        lines += [f"{mark}# {escape(grid.title)}", "", *_grid(grid, fold=fold)]
+        lines += [f"### {escape(grid.title)}", "", *_grid(grid, fold=fold)]
         if grid.note:
             lines += [escape(grid.note), ""]
     for chart in section.charts:
-        words = f"{mark}# {escape(chart.title)}\n\nThe chart in words: {escape(chart.finding)}"
+        words = f"### {escape(chart.title)}\n\nThe chart in words: {escape(chart.finding)}"
         lines += [words if fold else f"![]({_CHART}{chart.key})", ""]
     return lines
 
@@ -222,7 +217,7 @@ def page_html(result: Result) -> str:
     if judged:
         figures.insert(0, ("claims that hold", f"{held} of {judged}", ""))
     return html_page(
-        "\n".join(_body(result, "##", fold=False)),
+        "\n".join(_body(result, fold=False)),
         title=page.title,
         eyebrow=f"expacc reproduce {recipe.name} · {recipe.paper} · {recipe.shows}",
         answer=answer_of(page),

@@ -308,6 +308,7 @@ CLASSIC = (
         look=("#3f9fd6", "#8fd0f5", "X", "--"),
         defaults={"gamma": 2.0, "alpha": 0.25},
         slope=_focal_pull,
+        concave=False,
         search={"gamma": (0.5, 4.0, 2.0)},
     ),
     LossSpec(

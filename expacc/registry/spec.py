@@ -57,6 +57,7 @@ class LossSpec:
         rate_factor: model → part of the usual learning rates.
         regularizes: itself, so that little weight decay is usual.
         for_accuracy: its value is the expected error or bounds it; wrong labels cost it little.
+        concave: as a function of -log p, if it is a curve over it, with its usual numbers.
         function_name: where it is not ``name``.
         base: of which this is a variant, as 'exact:noise=laplace' is of 'exact'; else ``name``.
 
@@ -85,6 +86,7 @@ class LossSpec:
     rate_factor: Mapping[str, float] = field(default_factory=dict)
     regularizes: bool = False
     for_accuracy: bool = False
+    concave: bool = True
     function_name: str = ""
     base: str = ""
 
@@ -128,6 +130,11 @@ class LossSpec:
     def by_classes(self, classes: int) -> Mapping[str, float]:
         """What its paper chose instead of ``defaults`` for so many classes."""
         return self.hundred if classes > MANY_CLASSES else {}
+
+    @property
+    def reweights(self) -> bool:
+        """Is its training cross entropy's with row weights that are renewed?"""
+        return self.base == REFERENCE or (callable(self.slope) and self.concave)
 
     @property
     def has_module(self) -> bool:

@@ -53,7 +53,7 @@ def signed(value: float | None, digits: int = 2) -> str:
     return text.replace("-", "−") if float(text) else text.lstrip("+-")
 
 
-def mean_spread(mean: float | None, spread: float | None = None, digits: int = 2) -> str:
+def mean_spread(mean: float | None, spread: float | None = None) -> str:
     """Write a mean and its standard deviation, as papers' tables have them.
 
     >>> mean_spread(20.84, 0.26), mean_spread(5.5), mean_spread(None)
@@ -61,7 +61,7 @@ def mean_spread(mean: float | None, spread: float | None = None, digits: int = 2
     """
     if mean is None:
         return NONE
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
+    return f"{mean:.2f}" + ("" if spread is None else f" ± {spread:.2f}")
 
 
 def listed(words: Sequence[object]) -> str:
@@ -74,13 +74,13 @@ def listed(words: Sequence[object]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def counted(count: int, one: str) -> str:
     """Write how many there are of something.
 
-    >>> counted(1, "run"), counted(1200, "run"), counted(2, "child", "children")
-    ('1 run', '1,200 runs', '2 children')
+    >>> counted(1, "run"), counted(1200, "run")
+    ('1 run', '1,200 runs')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def p_text(p_value: float, significance: float = 0.05) -> str:
@@ -103,15 +103,13 @@ def p_text(p_value: float, significance: float = 0.05) -> str:
     return f"p = {text}"
 
 
-def p_value_text(p_value: float | None, significance: float = 0.05) -> str:
+def p_value_text(p_value: float | None) -> str:
     """Write a p-value for a column of them, as ``p_text`` without its "p = ".
 
     >>> p_value_text(0.0031), p_value_text(0.0002), p_value_text(None)
     ('0.003', '< 0.001', '–')
     """
-    if p_value is None:
-        return NONE
-    return p_text(p_value, significance).removeprefix("p ").removeprefix("= ")
+    return NONE if p_value is None else p_text(p_value).removeprefix("p ").removeprefix("= ")
 
 
 def share_text(share: float) -> str:

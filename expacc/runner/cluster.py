@@ -49,14 +49,11 @@ def replies(
 ) -> Iterator[tuple[WorkItem, Reply] | None]:
     """Carry out all items and give each with its reply as it comes; None when time passes.
 
-    Args:
-        items: in the order in which they are begun.
-        executor: 'package.module:function', importable on every node.
-        shared: read-only data for every call.
+    Args as of ``local.replies``, but:
+        executor: is to be imported on every node.
         workers: items at a time; as many as the cluster has cores if None.
         cores: of this machine, for a cluster that is started here.
         address: of a cluster; None starts one here, unless this process is in one already.
-        stopped: once it says True, replies that are complete are given and the rest is dropped.
 
     Raises:
         ImportError: the package ray is missing.

@@ -125,11 +125,7 @@ _last: tuple[str, float] | None = None  # what this process did last, and when i
 def run_item(executor: Executor, item: WorkItem, shared: Shared, call: str = "") -> Reply:
     """Carry out one item on one thread. An exception becomes a failure with its reason.
 
-    Args:
-        executor: what carries it out.
-        item: what to do.
-        shared: data for all items.
-        call: names the call of the engine; the time between two calls is no waiting.
+    ``call`` names the call of the engine; the time between two calls is no waiting.
     """
     global _last
     start = time.perf_counter()

@@ -93,7 +93,8 @@ class Row:
         seed: which repeat, from 0.
         numbers: what the search chose: learning_rate, weight_decay, leak …
         metrics: of final and outside rows 'accuracy', 'balanced_accuracy', 'log_loss',
-            'calibration_error', 'train_accuracy', 'temperature', 'bend'; of trials
+            'calibration_error', 'train_accuracy', 'temperature', 'bend', and of models that are
+            stopped 'last_accuracy', that of the last round; of trials
             'validation_accuracy' and 'validation_loss'. Empty for a failed run.
         curves: name → numbers at even distances up to the last epoch: 'validation_accuracy' …
         predictions: of final and outside rows.

@@ -216,24 +216,14 @@ class Store:
         with self._transaction() as connection:
             return connection.execute("DELETE FROM items WHERE failure IS NOT NULL").rowcount
 
-    def rows(
-        self, *, kind: str | None = None, table: str | None = None, predictions: bool = True
-    ) -> list[Row]:
+    def rows(self, *, predictions: bool = True) -> list[Row]:
         """The rows in the order of their keys, whatever the order in which they came.
 
         Args:
-            kind: only those of this kind: 'trial', 'final' or 'outside'.
-            table: only those of this table.
             predictions: False leaves predictions and curves out, which are nearly all of the bytes.
         """
-        wanted = [("kind", kind), ('"table"', table)]
-        chosen = [(column, value) for column, value in wanted if value is not None]
-        where = " AND ".join(f"{column} = ?" for column, _ in chosen) or "TRUE"
         heavy = "curves, predictions, predictions_hash" if predictions else "'{}', NULL, NULL"
-        found = self._select(
-            f"SELECT {PLAIN}, {heavy} FROM rows WHERE {where} ORDER BY key",
-            tuple(value for _, value in chosen),
-        )
+        found = self._select(f"SELECT {PLAIN}, {heavy} FROM rows ORDER BY key")
         try:
             return [to_row(columns) for columns in found]
         except ValueError as error:
@@ -287,9 +277,9 @@ class Store:
         except (sqlite3.Error, ValueError) as error:
             raise store_error(error, self.path) from error
 
-    def _select(self, query: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    def _select(self, query: str) -> list[tuple[Any, ...]]:
         self._connection.rested()
         try:
-            return self._connection.execute(query, values).fetchall()
+            return self._connection.execute(query).fetchall()
         except (sqlite3.Error, UnicodeError) as error:
             raise store_error(error, self.path) from error

@@ -70,6 +70,7 @@ class Record:
         self.best_epoch = [0] * len(runs)
         self.best: dict[int, Tensor] = {}
         self.every: list[list[Trained]] = [[] for _ in runs]
+        self.at_stop: dict[int, Trained] = {}
         validated = any(run.validation is not None for run in runs)
         self.watched = config.patience is not None or config.keep in ("best", "latest best")
         self.look_at = [
@@ -153,6 +154,8 @@ class Record:
 
     def _note_best(self, run: int, epoch: int, theta: Tensor) -> bool:
         scores = self.curves[run].get("validation_accuracy")
+        if self.runs[run].stop == epoch:
+            self.at_stop[run] = self.network.trained(theta)
         if self.config.keep == "every":
             self.every[run].append(self.network.trained(theta))
         if not self.watched or not scores:
@@ -185,4 +188,5 @@ class Record:
             failed_step=failed_step,
             curves={name: tuple(values) for name, values in self.curves[run].items()},
             every=tuple(self.every[run]),
+            at_stop=self.at_stop.pop(run, None),
         )

@@ -75,6 +75,7 @@ class Run:
         normalize: divide the gradient by its running norm, as ``expacc.GradientNormalizer``; it
             replaces clipping.
         start: weights to go on from; None for the model's own start.
+        stop: an epoch, from 1, whose weights are kept beside the others; None for none.
         group: with ``train_runs(share_batches=True)``, runs of one group begin with the same
             weights and see the same rows in the same order: it stands in the key's place there.
     """
@@ -91,6 +92,7 @@ class Run:
     clip: float | None = None
     normalize: bool = False
     start: "Trained | None" = None
+    stop: int | None = None
     group: str = ""
 
 
@@ -205,6 +207,7 @@ class RunResult:
         curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…',
             'gradient_norm'.
         every: the weights of every epoch, if the config keeps them.
+        at_stop: those of the run's ``stop``, if it has one and came that far.
     """
 
     key: str
@@ -215,6 +218,7 @@ class RunResult:
     failed_step: int | None
     curves: Mapping[str, tuple[float, ...]]
     every: tuple[Trained, ...] = ()
+    at_stop: Trained | None = None
 
 
 def check_training(
@@ -318,6 +322,8 @@ def _check_run(run: Run, count: int) -> None:
             raise ValueError(
                 f"{name} of run {run.key!r} must lie in [0, {count - 1}]; got {wrong}."
             )
+    if run.stop is not None:
+        check_count("stop", run.stop)
     if not callable(run.learning_rate):
         check_number("learning_rate", run.learning_rate, low=0)
     check_number("weight_decay", run.weight_decay, low=0)

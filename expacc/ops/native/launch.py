@@ -83,7 +83,7 @@ def _exact(plan: Any, upstream: Tensor, counter: str | Tensor) -> tuple[Any, ...
 
 def _kernel(launch: Launch | None, *tensors: str | Tensor) -> tuple[Any, ...] | None:
     """A launch with these slots and tensors; the floats follow them in the order of ``run``."""
-    compiled = None if launch is None else launch.compiled
+    compiled = None if launch is None else launch.compiled()
     if compiled is None:
         return None
     arguments = []

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from expacc.ops.orthant.node import in_front
 from expacc.ops.orthant.noise import NOISES, Noise, constant_like, fill_panels
 
 # (depth in nats, nodes): midpoint rule, whose error falls exponentially for the smooth noises.
@@ -145,10 +146,7 @@ class _WinGradient(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, means: Tensor, upstream: Tensor, noise: str) -> Any:
-        moved = [
-            t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
-            for t, axis in zip((means, upstream), in_dims[:2], strict=True)
-        ]
+        moved = in_front(info, in_dims, means, upstream)
         return _WinGradient.apply(*moved, noise), 0  # type: ignore[no-untyped-call]
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from expacc.ops.orthant.node import in_front
 from expacc.ops.orthant.noise import NOISES, Noise, fill_panels
 
 # Nodes per panel, and how deep the integral goes, in nats below its mode.
@@ -140,11 +141,7 @@ def _(offset: Tensor, ratio: Tensor, noise: str, topk: int, single: bool) -> tup
 def _(
     info: Any, in_dims: Any, offset: Tensor, ratio: Tensor, noise: str, topk: int, single: bool
 ) -> Any:
-    moved = [
-        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
-        for tensor, axis in zip((offset, ratio), in_dims[:2], strict=True)
-    ]
-    return contest_nodes(*moved, noise, topk, single), (0, 0)
+    return contest_nodes(*in_front(info, in_dims, offset, ratio), noise, topk, single), (0, 0)
 
 
 # ------------------------------------------------------------------------------ the integrand

@@ -1,6 +1,6 @@
 """The orthant integral as a node of autograd: eager, compiled, and under torch.func."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,6 +71,14 @@ def refuse_twice(gradient: Tensor, source: Tensor, sentence: str) -> Tensor:
     """The gradient by ``source``, which says this to whoever differentiates it again."""
     result: Tensor = _RefuseTwice.apply(gradient, source, sentence)  # type: ignore[no-untyped-call]
     return result
+
+
+def in_front(info: Any, in_dims: Sequence[int | None], *tensors: Tensor) -> list[Tensor]:
+    """The tensors of a rule for vmap, the batch first, also of those that have none."""
+    return [
+        tensor.expand(info.batch_size, *tensor.shape) if axis is None else tensor.movedim(axis, 0)
+        for tensor, axis in zip(tensors, in_dims, strict=False)
+    ]
 
 
 def _gradient(margins: Tensor, saved: tuple[Tensor, ...], d_log_p: Any, d_log_q: Any) -> Tensor:

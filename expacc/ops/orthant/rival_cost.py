@@ -35,7 +35,7 @@ from expacc.ops.orthant.integral import (
     place_nodes,
     rule_of,
 )
-from expacc.ops.orthant.node import refuse_twice
+from expacc.ops.orthant.node import in_front, refuse_twice
 from expacc.ops.orthant.noise import log_normal_cdf_and_mills
 
 __all__ = ["rival_cost"]
@@ -162,11 +162,7 @@ class _Traced(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, leads: Tensor, costs: Tensor) -> Any:
-        leads, costs = (
-            t.expand(info.batch_size, *t.shape) if axis is None else t.movedim(axis, 0)
-            for t, axis in zip((leads, costs), in_dims, strict=True)
-        )
-        return _traced(leads, costs), (0, 0)
+        return _traced(*in_front(info, in_dims, leads, costs)), (0, 0)
 
 
 class _TracedBothModes(_Traced):

@@ -21,12 +21,20 @@ RUN_TIME = (
         "mean",
         "chunk",
     ),
-    *("skip", "through_too"),
+    *("skip", "through_too", "outer", "inner", "tiles"),
 )
 
 # ``numbers``, float64: unused, 1/divisor of the mean, D / ((count - 1) deviation²), count, mean,
 # deviation, unused, unused; then count, sum and sum of squares of every program of the moments;
 # then the rows' programs' sums of values, of weights and of D.
+
+
+@triton.jit
+def rows_of(tile, tiles, inner, ROWS: tl.constexpr):
+    """(outer, inner places, numbers, whether there are any) of a tile of rows."""
+    plane = (tile // tiles).to(tl.int64)
+    place = (tile % tiles).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    return plane, place, plane * inner + place, place < inner
 
 
 @triton.jit
@@ -46,7 +54,8 @@ def read_rows(target, weight, rows, inside, target_stride, classes, ignore_index
 @triton.jit(do_not_specialize=RUN_TIME)
 def moments_kernel(
     logits, target, numbers,
-    count, classes, row_stride, class_stride, target_stride, ignore_index, chunk,
+    outer, classes, inner, tiles, outer_stride, inner_stride, class_stride, target_outer,
+    target_inner, ignore_index, chunk,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Count, sum and sum of squares of the kept, unmasked logits of ``chunk`` tiles of rows."""
@@ -57,17 +66,18 @@ def moments_kernel(
     # Measured from one logit, so that a large common offset costs no digits.
     pivot = tl.load(logits).to(tl.float32)
     pivot = tl.where(tl.abs(pivot) < float("inf"), pivot, 0.0)
-    first_row = program.to(tl.int64) * chunk * ROWS
     for tile in range(chunk):
-        rows = first_row + tile * ROWS + tl.arange(0, ROWS)
-        inside = rows < count
-        label = tl.load(target + rows * target_stride, mask=inside, other=ignore_index)
+        plane, row, _, _ = rows_of(program * chunk + tile, tiles, inner, ROWS)
+        inside = row < tl.where(plane < outer, inner, 0)
+        labels = target + plane * target_outer + row * target_inner
+        label = tl.load(labels, mask=inside, other=ignore_index)
+        start = logits + plane * outer_stride + row * inner_stride
         kept = inside & (label != ignore_index)
         here = tl.zeros([ROWS, BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
             place = first + tl.arange(0, BLOCK)
             scores = tl.load(
-                logits + rows[:, None] * row_stride + place.to(tl.int64)[None, :] * class_stride,
+                start[:, None] + place.to(tl.int64)[None, :] * class_stride,
                 mask=kept[:, None] & (place < classes)[None, :],
                 other=float("-inf"),
             ).to(tl.float32)
@@ -168,6 +178,32 @@ def finish(numbers, partial, parts, out, mean, through_too, BLOCK: tl.constexpr)
     if through_too:
         tl.store(numbers + 2, _through_deviation(numbers, slope))
     tl.store(out, rounded(result, out))
+
+
+@triton.jit
+def leave(
+    value, factor, rows, inside, values, scratch, parts, counter, reduction, at_once,
+    SUMS: tl.constexpr,
+):  # fmt: skip
+    """A program's values, or their sum and that of the weights; the last program adds all up."""
+    if reduction == 0:
+        tl.store(values + rows, rounded(value, values), mask=inside)
+    else:
+        program = tl.program_id(0)
+        programs = tl.num_programs(0)
+        tl.store(parts + program, tl.sum(value, 0))
+        tl.store(parts + programs + program, tl.sum(factor, 0))
+        if at_once:  # noqa: SIM102
+            if is_last(counter):
+                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
+                tl.store(counter, 0)
+
+
+@triton.jit
+def scores_of(start, columns, class_stride, allowed, other):
+    """Scores of rows at ``start`` in these columns, (rows, columns), float32."""
+    place = start[:, None] + columns.to(tl.int64)[None, :] * class_stride
+    return tl.load(place, mask=allowed, other=other).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=RUN_TIME)

@@ -31,8 +31,9 @@ _PLAIN = tl.constexpr(2)  # the gradient as it is, of no loss
 def many_rows_kernel(
     logits, target, weight, sigmas, values, dots, stats, numbers, counter, table,
     sigma: "fp32", margin: "fp32",  # noqa: F821
-    count, classes, parts, each, stats_stride, row_stride, class_stride, target_stride,
-    sigma_stride, ignore_index, has_weight, has_sigmas, standardize, log, reduction, gradient,
+    count, classes, inner, parts, each, stats_stride, outer_stride, inner_stride, class_stride,
+    target_outer, target_inner, sigma_stride, ignore_index, has_weight, has_sigmas, standardize,
+    log, reduction, gradient,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr, NARROW: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The loss of ``each`` rows, or its sum; and what their gradients need."""
@@ -46,16 +47,19 @@ def many_rows_kernel(
     through_sum = tl.zeros([1], tl.float64)
     for turn in range(each):
         row = program.to(tl.int64) + turn * programs
+        plane = row // inner
+        place = row - plane * inner
         kept, index, factor, chain = read_rows(
-            target, weight, row, row < count, target_stride, classes, ignore_index, has_weight
-        )
+            target + plane * target_outer, weight, place, row < count, target_inner, classes,
+            ignore_index, has_weight,
+        )  # fmt: skip
         noise = sigma * 1.0
         if has_sigmas:
             noise = tl.load(sigmas + row * sigma_stride, mask=row < count, other=1.0)
         value = tl.zeros([1], tl.float64)
         through = tl.zeros([1], tl.float64)
         if kept:
-            start = logits + row * row_stride
+            start = logits + plane * outer_stride + place * inner_stride
             shrink = shrink_of(deviation)
             own = tl.load(start + index * class_stride).to(tl.float32) * shrink
             small_log2, ahead, along = integrate_folded_row(
@@ -102,16 +106,20 @@ def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
 def many_backward_kernel(
     logits, target, weight, sigmas, upstream, stats, out, numbers,
     sigma: "fp32", margin: "fp32",  # noqa: F821
-    count, classes, blocks, stats_stride, row_stride, class_stride, target_stride, sigma_stride,
-    upstream_stride, ignore_index, has_weight, has_sigmas, standardize, reduction,
+    count, classes, inner, blocks, stats_stride, outer_stride, inner_stride, class_stride,
+    target_outer, target_inner, grad_outer, grad_inner, grad_class, sigma_stride, upstream_stride,
+    ignore_index, has_weight, has_sigmas, standardize, reduction,
     BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a block of columns of one row."""
     row = (tl.program_id(0) // blocks).to(tl.int64)
     first = (tl.program_id(0) % blocks) * BLOCK
+    plane = row // inner
+    place = row - plane * inner
     kept, index, _, chain = read_rows(
-        target, weight, row, row < count, target_stride, classes, ignore_index, has_weight
-    )
+        target + plane * target_outer, weight, place, row < count, target_inner, classes,
+        ignore_index, has_weight,
+    )  # fmt: skip
     columns = first + tl.arange(0, BLOCK)
     result = tl.zeros([BLOCK], tl.float32)
     if kept:
@@ -128,7 +136,7 @@ def many_backward_kernel(
         shrink = shrink_of(deviation)
         deviation *= shrink
         scale = (1.0 / (deviation * noise)).to(tl.float32)
-        start = logits + row * row_stride
+        start = logits + plane * outer_stride + place * inner_stride
         own = tl.load(start + index * class_stride).to(tl.float32) * shrink
         lead, rival, scores = leads_of(
             start,
@@ -156,8 +164,12 @@ def many_backward_kernel(
                 slope *= above
             result -= through_deviation(scores / shrink, numbers, slope)
     tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
-    place = out + row * classes + columns
-    tl.store(place, result.to(out.dtype.element_ty), mask=columns < classes)
+    out += plane * grad_outer + place * grad_inner
+    tl.store(
+        out + columns.to(tl.int64) * grad_class,
+        result.to(out.dtype.element_ty),
+        mask=columns < classes,
+    )
 
 
 @triton.jit(do_not_specialize=RUN_TIME)

@@ -23,12 +23,16 @@ from expacc.ops.triton.folded import fold_table
 from expacc.ops.triton.launch import (
     Launch,
     Scratch,
+    as_rows,
     counter_of,
+    gradient_strides,
     like,
+    new_gradient,
     no_stream,
     power_of_two,
     stream_of,
 )
+from expacc.ops.triton.layout import Layout, layout_of
 from expacc.ops.triton.long import LONG_STATS
 
 _FEW_CLASSES = 64
@@ -93,9 +97,31 @@ def _fits_gradient(logits: Tensor, few: bool) -> bool:
     """
     if few:
         return logits.dtype == torch.float32
+    if logits.ndim > 2:
+        return False
     classes, row_bytes = logits.shape[1], logits.shape[1] * logits.element_size()
     aligned = row_bytes % _FLOAT_BYTES == 0
     return aligned and row_bytes >= LONG_STATS * _FLOAT_BYTES and classes <= _BACKWARD_BLOCK
+
+
+def plan_moments(
+    layout: Layout,
+    classes: int,
+    device: torch.device,
+    labels: tuple[int, ...],
+    ignore_index: int,
+) -> tuple[Launch, int]:
+    """The launch of the moments of logits, labels having these strides; and its programs."""
+    block = min(4096, max(4, power_of_two(classes)))
+    height = max(1, 4096 // block)
+    along = layout.tiles(height)
+    tiles = along * layout.outer
+    chunk = -(-tiles // int(MOST_PARTS.value))
+    parts = -(-tiles // chunk)
+    sizes = (layout.outer, classes, layout.inner, along)
+    fixed = (*sizes, *layout.logits, *labels, ignore_index, chunk)
+    options = {"num_warps": 8}
+    return Launch(moments_kernel, parts, device, fixed, (height, block), options), parts
 
 
 class Saved(NamedTuple):
@@ -137,7 +163,11 @@ class ExactPlan:
         log: bool,
         gradient: bool,
     ) -> None:
-        self.count, self.classes = count, classes = logits.shape
+        layout = layout_of(logits, target, gradient_strides(logits))
+        if layout is None:
+            raise ValueError(f"logits must have rows in two axes at most; got {logits.stride()}.")
+        self.layout = layout
+        self.count, self.classes = count, classes = layout.rows, logits.shape[1]
         device = self.device = logits.device
         self.index = device.index
         self.stream_of = stream_of if logits.is_cuda else no_stream
@@ -145,15 +175,15 @@ class ExactPlan:
         self.standardize = standardize
         self.few = classes <= _FEW_CLASSES
         self.nothing = torch.zeros((), dtype=torch.float32, device=device)
-        strides = (*logits.stride(), target.stride(0))
+        strides = (*layout.logits, *layout.target[:2])
         sigma_stride = sigma.stride(0) if sigma is not None and sigma.ndim else 0
         has = (int(weight is not None), int(sigma is not None))
         parts = 0
         if standardize:
-            parts = self._plan_moments(strides, ignore_index)
+            parts = self._plan_moments(layout.target[:2], ignore_index)
         if self.few:
-            height, groups, options = _few(classes, min(count, 1024))
-            programs = -(-count // height)
+            height, groups, options = _few(classes, min(layout.inner, 1024))
+            programs = layout.tiles(height) * layout.outer
             self.at_once = kind != 0 and programs <= 2 * _MOST_PROGRAMS
         else:
             block, options = _many(classes)
@@ -162,7 +192,11 @@ class ExactPlan:
             self.at_once = kind != 0
         size = _NUMBERS + 3 * parts + (3 * programs if kind else 0)
         self.numbers = Scratch(size, device)
-        self.values = like(None if kind else count, dtype, device)
+        if logits.ndim == 2:
+            self.values = like(None if kind else count, dtype, device)
+        else:
+            places = () if kind else logits.shape[:1] + logits.shape[2:]
+            self.values = torch.empty((), dtype=dtype, device=device).expand(places)
         self.dots = None if kind else like(count, torch.float64, device)
         # In float32: upstream is yet to scale them, and standardising to add to them.
         self.rows = self.nothing
@@ -174,15 +208,15 @@ class ExactPlan:
         if self.in_gradient:
             each_row = classes * logits.element_size() // _FLOAT_BYTES
         self.table = () if self.few else (fold_table(device),)
-        ints: tuple[int, ...] = (*strides, sigma_stride, ignore_index, *has, int(standardize))
-        ints = (*ints, int(log), kind, int(gradient))
+        flags = (sigma_stride, ignore_index, *has, int(standardize), int(log), kind, int(gradient))
         on_gpu = logits.is_cuda
         if self.few:
-            ints = (count, classes, parts, *ints, int(self.at_once))
+            sizes = (classes, layout.inner, layout.tiles(height), parts)
+            ints: tuple[int, ...] = (*sizes, *strides, *layout.gradient, *flags, int(self.at_once))
             constants: tuple[Any, ...] = (height, groups, on_gpu)
             self.rows_launch = Launch(rows_kernel, programs, device, ints, constants, options)
         else:
-            ints = (count, classes, parts, each, each_row, *ints)
+            ints = (count, classes, layout.inner, parts, each, each_row, *strides, *flags)
             constants = (limited, block, _NARROW_BLOCK, on_gpu)
             self.rows_launch = Launch(many_rows_kernel, programs, device, ints, constants, options)
         self.finish_launch = None
@@ -192,21 +226,14 @@ class ExactPlan:
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), wide)
         self.backward_ints = (strides, sigma_stride, ignore_index, has, each_row)
         self.backward_launches: dict[tuple[Any, ...], tuple[Launch | None, Launch]] = {}
-        self.native: Any = None  # the same by C++, once that is built; False where there is none
+        # The same by C++, once that is built; False where there is none.
+        self.native: Any = None if logits.ndim == 2 else False
         self.call: Any = None  # what it was made for, and the same loss by operations of torch
         self.reference: Any = None
 
-    def _plan_moments(self, strides: tuple[int, ...], ignore_index: int) -> int:
-        block = min(4096, max(4, power_of_two(self.classes)))
-        height = max(1, 4096 // block)
-        tiles = -(-self.count // height)
-        chunk = -(-tiles // int(MOST_PARTS.value))
-        parts = -(-tiles // chunk)
-        ints = (self.count, self.classes, *strides, ignore_index, chunk)
-        options = {"num_warps": 8}
-        self.moments_launch = Launch(
-            moments_kernel, parts, self.device, ints, (height, block), options
-        )
+    def _plan_moments(self, labels: tuple[int, ...], ignore_index: int) -> int:
+        found = plan_moments(self.layout, self.classes, self.device, labels, ignore_index)
+        self.moments_launch, parts = found
         return parts
 
     def forward(
@@ -254,7 +281,9 @@ class ExactPlan:
         if self.in_gradient:
             out = rows if rows.dtype == logits.dtype else rows.view(logits.dtype)
         else:
-            out = torch.empty_like(logits, memory_format=torch.contiguous_format)
+            out = new_gradient(logits)
+        if upstream.ndim > 1:
+            upstream = as_rows(upstream)
         key = (upstream.dtype, upstream.stride())
         launches = self.backward_launches.get(key)
         if launches is None:
@@ -277,7 +306,7 @@ class ExactPlan:
     def _new_rows(self, logits: Tensor) -> Tensor:
         if not self.in_gradient:
             return self.nothing if self.rows is self.nothing else torch.empty_like(self.rows)
-        gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        gradient = new_gradient(logits)
         return gradient if logits.dtype == torch.float32 else gradient.view(torch.float32)
 
     def _make_backward(self, stride: int, on_gpu: bool) -> tuple[Launch | None, Launch]:
@@ -286,21 +315,25 @@ class ExactPlan:
         if self.standardize and self.kind == 0:
             options = {"num_warps": 8}
             dot_launch = Launch(dot_kernel, 1, self.device, (self.count, stride), (4096,), options)
-        flags = (int(self.standardize), self.kind)
+        flags, layout = (int(self.standardize), self.kind), self.layout
+        ints: tuple[int, ...]
+        rest: tuple[int, ...]
         if self.few:
             block = max(4, power_of_two(self.classes))
-            rows = max(1, 1024 // block)
+            rows = min(1024 // block, power_of_two(min(layout.inner, 1024)))
             options = {"num_warps": max(1, rows * block // 256)}
-            ints = (self.count, self.classes, *strides, stride, ignore_index, has[0], *flags)
-            programs = -(-self.count // rows)
+            tiles = layout.tiles(rows)
+            rest = (*strides, *layout.gradient, stride, ignore_index, has[0], *flags)
+            ints = (self.classes, layout.inner, tiles, *rest)
+            programs = tiles * layout.outer
             constants: tuple[Any, ...] = (rows, block)
             kernel = rows_backward_kernel
         else:
             block = min(_BACKWARD_BLOCK, power_of_two(self.classes))
             blocks = -(-self.classes // block)
             options = {"num_warps": max(1, block // 512)}
-            layout = (*strides, sigma_stride, stride, ignore_index)
-            ints = (self.count, self.classes, blocks, each_row, *layout, *has, *flags)
+            rest = (*strides, *layout.gradient, sigma_stride, stride, ignore_index, *has, *flags)
+            ints = (self.count, self.classes, layout.inner, blocks, each_row, *rest)
             programs = self.count * blocks
             constants = (block, on_gpu)
             kernel = many_backward_kernel

@@ -25,6 +25,7 @@ from expacc.ops.triton.batch import (
     legal_noise,
     loss_of,
     read_rows,
+    rows_of,
     shrink_of,
     through_deviation,
 )
@@ -229,28 +230,30 @@ def integrate_rows(
 
 
 @triton.jit
-def _tile(program, count, classes, ROWS: tl.constexpr, GROUPS: tl.constexpr):
-    """Rows, whether they exist, and columns (rows, groups, 8) of a program."""
-    rows = program.to(tl.int64) * ROWS + tl.arange(0, ROWS)
+def _columns(ROWS: tl.constexpr, GROUPS: tl.constexpr):
+    """The columns (rows, groups, 8) of a program."""
     columns = (tl.arange(0, GROUPS) * 8)[:, None] + tl.arange(0, 8)[None, :]
-    return rows, rows < count, columns[None, :, :] + tl.zeros([ROWS, 1, 1], tl.int32)
+    return columns[None, :, :] + tl.zeros([ROWS, 1, 1], tl.int32)
 
 
 @triton.jit(do_not_specialize=RUN_TIME)
 def rows_kernel(
     logits, target, weight, sigmas, values, dots, gradients, numbers, counter,
     sigma: "fp32", margin: "fp32",  # noqa: F821
-    count, classes, parts, row_stride, class_stride, target_stride, sigma_stride, ignore_index,
-    has_weight, has_sigmas, standardize, log, reduction, gradient, at_once,
+    classes, inner, tiles, parts, outer_stride, inner_stride, class_stride, target_outer,
+    target_inner, grad_outer, grad_inner, grad_class, sigma_stride, ignore_index, has_weight,
+    has_sigmas, standardize, log, reduction, gradient, at_once,
     ROWS: tl.constexpr, GROUPS: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The loss of some rows, or its sum; and the gradient of each row's loss by its logits."""
     program = tl.program_id(0)
-    rows, inside, columns = _tile(program, count, classes, ROWS, GROUPS)
+    plane, place, rows, inside = rows_of(program, tiles, inner, ROWS)
+    columns = _columns(ROWS, GROUPS)
     kept, index, factor, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
-    )
-    start = logits + rows * row_stride
+        target + plane * target_outer, weight, place, inside, target_inner, classes, ignore_index,
+        has_weight,
+    )  # fmt: skip
+    start = logits + plane * outer_stride + place * inner_stride
     own = tl.load(start + index * class_stride, mask=kept, other=0.0).to(tl.float32)
     there = kept[:, None, None] & (columns < classes)
     places = start[:, None, None] + columns.to(tl.int64) * class_stride
@@ -313,8 +316,9 @@ def rows_kernel(
         slopes = tl.where(is_own, -pull[:, None, None], slopes)
         slopes = tl.where(sick[:, None, None], float("nan"), slopes)
         slopes = tl.where(kept[:, None, None], slopes, 0.0)
+        out = gradients + plane * grad_outer + place * grad_inner
         tl.store(
-            gradients + rows[:, None, None] * classes + columns,
+            out[:, None, None] + columns.to(tl.int64) * grad_class,
             slopes,
             mask=inside[:, None, None] & (columns < classes),
         )
@@ -328,34 +332,34 @@ def rows_kernel(
 @triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
 def rows_backward_kernel(
     logits, target, weight, upstream, gradients, out, numbers,
-    count, classes, row_stride, class_stride, target_stride, upstream_stride, ignore_index,
-    has_weight, standardize, reduction,
+    classes, inner, tiles, outer_stride, inner_stride, class_stride, target_outer, target_inner,
+    grad_outer, grad_inner, grad_class, upstream_stride, ignore_index, has_weight, standardize,
+    reduction,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The rows' gradients times weight, upstream and 1/divisor; and through the deviation."""
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    plane, row, rows, inside = rows_of(tl.program_id(0), tiles, inner, ROWS)
     columns = tl.arange(0, BLOCK)
-    inside = rows < count
     kept, _index, _factor, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
-    )
+        target + plane * target_outer, weight, row, inside, target_inner, classes, ignore_index,
+        has_weight,
+    )  # fmt: skip
     above = tl.load(upstream + rows * upstream_stride, mask=inside, other=0.0).to(tl.float64)
     chain *= above
     if reduction == 2:
         chain *= tl.load(numbers + 1)
     there = kept[:, None] & (columns < classes)[None, :]
-    place = rows[:, None] * classes + columns[None, :]
+    along = columns.to(tl.int64)[None, :]
+    place = plane * grad_outer + (row * grad_inner)[:, None] + along * grad_class
     result = tl.load(gradients + place, mask=there, other=0.0).to(tl.float32)
     result *= chain.to(tl.float32)[:, None]
     if standardize:
         slope = tl.load(numbers + 2)
         if reduction != 0:
             slope *= tl.load(upstream).to(tl.float64)
-        scores = tl.load(
-            logits + rows[:, None] * row_stride + columns.to(tl.int64)[None, :] * class_stride,
-            mask=there,
-            other=0.0,
-        ).to(tl.float32)
+        start = logits + plane * outer_stride + row * inner_stride
+        scores = tl.load(start[:, None] + along * class_stride, mask=there, other=0.0)
+        scores = scores.to(tl.float32)
         result -= through_deviation(scores, numbers, slope)
     result = tl.where(kept[:, None], result, 0.0)
     mask = inside[:, None] & (columns < classes)[None, :]
@@ -369,7 +373,9 @@ def margins_kernel(
     ROWS: tl.constexpr, GROUPS: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
     """The integral of given margins, (N, R), contiguous in R."""
-    rows, inside, columns = _tile(tl.program_id(0), count, rivals, ROWS, GROUPS)
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = rows < count
+    columns = _columns(ROWS, GROUPS)
     there = inside[:, None, None] & (columns < rivals)
     lead = tl.load(margins + rows[:, None, None] * row_stride + columns, mask=there, other=0.0)
     rival = there & (lead != float("inf"))

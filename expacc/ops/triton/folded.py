@@ -88,7 +88,7 @@ def fold_table(device: torch.device) -> Tensor:
 
 
 @triton.jit
-def _survey(
+def survey(
     start, stride, classes, own, shrink, index, limit, scale,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -221,7 +221,7 @@ def integrate_folded_row(
     tilt and bend; or with a span of -1, what ``integrate_long_row`` leaves.
     """
     scale = wide_scale.to(tl.float32)
-    nearest, near, threat, count, limited, best = _survey(
+    nearest, near, threat, count, limited, best = survey(
         start, stride, classes, own, shrink, index, limit, scale, LIMITED, BLOCK
     )
     one = tl.full([1], 1.0, tl.float32)

@@ -1,46 +1,159 @@
-"""Launching a Triton kernel in a microsecond or two beside the driver's own.
+"""Launching a Triton kernel without Triton's look at every argument.
 
-Triton looks at every argument of every launch to choose among compiled variants, and its launcher
-takes them one by one: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for
-each kind of batch, with everything but addresses in place; after a first launch by Triton,
-``Launch.fire`` asks CUDA's driver directly, and ``Launch.compiled`` is what C++ needs for the same.
+At a launch by ``kernel[grid](...)`` Triton binds and inspects each argument to choose among
+compiled variants: more than a kernel of a small batch costs. Our callers keep a ``Launch`` for each
+kind of batch, with all but addresses and a few floats in place. What its first launch returns, a
+compiled kernel, is from then on launched itself, ``compiled[grid](...)``, with addresses for
+tensors. That is tried once: with a Triton that refuses it every launch is by the kernel, slower and
+never wrong.
 """
 
-import ctypes
-import struct
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
-# How a compiled kernel takes its arguments is not public: the short way is for versions where it
-# was tried.
-_KNOWS_TRITON = triton.__version__.startswith("3.6.")
-_NO_CONTEXT = 201  # of the driver, in this thread
+from expacc.ops.dispatch import CLASS_AXIS
+
 DEFAULT_STREAM = 0
-
-_FORMATS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
-# CUlaunchConfig: grid, block, shared memory; then stream, attributes (none) and their number. The
-# arguments follow it in the same buffer, so that one call writes all that changes.
-_CONFIG = struct.Struct("@7I4x")
-_STREAM = "Q16x"
+# Said for every kernel, since newer versions of Triton do not fuse unless asked. All digits hold
+# either way: where a product must not be rounded the kernels say ``tl.fma``.
+FUSED = {"enable_fp_fusion": True}
 
 
-def _driver_launch() -> Any:
-    """CUDA's cuLaunchKernelEx, or None where its library has another name, or is too old."""
-    try:
-        return ctypes.PyDLL("libcuda.so.1").cuLaunchKernelEx
-    except (OSError, AttributeError):
+class Compiled(NamedTuple):
+    """A kernel as CUDA's driver takes it, for C++."""
+
+    function: int
+    programs: int
+    threads: int
+    shared: int
+    arguments: list[tuple[str, float]]  # letters of ``struct``, and values where they never change
+    changing: int  # how many of the first ones do: addresses, then floats
+
+
+class Launch:
+    """A kernel of tensors, floats, fixed numbers and constants, in this order; one kind of batch.
+
+    Args:
+        kernel: a Triton function.
+        programs: how many.
+        device: of the tensors.
+        fixed: the same for every launch, as are the tensors' dtypes and alignments.
+        constants: of the compiled variant.
+        options: ``num_warps`` and the like.
+    """
+
+    __slots__ = ("_again", "_changing", "_first", "_fixed", "_rest", "device", "grid", "triton")
+
+    def __init__(
+        self,
+        kernel: Any,
+        programs: int,
+        device: torch.device,
+        fixed: tuple[float, ...],
+        constants: tuple[Any, ...],
+        options: Mapping[str, int],
+    ) -> None:
+        self.triton = (kernel, {**options, **FUSED})
+        self.grid = (programs, 1, 1)
+        self.device = device.index
+        self._fixed = fixed
+        self._rest = (*fixed, *constants)
+        self._changing = 0
+        self._first: Any = None  # the compiled kernel
+        self._again: Callable[..., None] | None = None  # the short way, once it was gone
+
+    def __call__(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...] = ()) -> None:
+        """Launch on the current stream of the device."""
+        again = self._again
+        if again is not None:
+            places = [tensor.data_ptr() for tensor in tensors]
+            again(*places, *floats, *self._rest, stream=stream_of(self.device))
+        elif self.device is None:  # the CPU, where Triton's interpreter is
+            kernel, options = self.triton
+            kernel[self.grid](*tensors, *floats, *self._rest, **options)
+        else:
+            with torch.cuda.device(self.device):
+                self._find_way(tensors, floats)
+
+    def _find_way(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...]) -> None:
+        """By Triton the first time, the short way the second: it stays, if it is not refused."""
+        if self._changing and self._first is not None:
+            places = [tensor.data_ptr() for tensor in tensors]
+            try:
+                # Arguments are looked at before anything is launched: refused is not launched.
+                run = self._first[self.grid]
+                run(*places, *floats, *self._rest, stream=stream_of(self.device))
+            except (TypeError, ValueError, AttributeError):
+                self._first = None
+            else:
+                single = torch.cuda.device_count() == 1
+                self._again = run if single else _on_device(run, self.device)
+                return
+        kernel, options = self.triton
+        compiled = kernel[self.grid](*tensors, *floats, *self._rest, **options)
+        if self._changing == 0:
+            self._first, self._changing = compiled, len(tensors) + len(floats)
+
+    def compiled(self) -> Compiled | None:
+        """What the driver must be told; None where that is not as the compiled code has it."""
+        if self._first is None:  # not yet launched, or only Triton knows how
+            return None
+        try:
+            return _described(self._first, self.grid[0], self._changing, self._fixed)
+        except (AttributeError, KeyError, TypeError):
+            return None
+
+
+_LETTERS = {"i32": "i", "i64": "q", "fp32": "f", "fp64": "d"}
+_BYTES = {"i": 4, "q": 8, "f": 4, "d": 8, "Q": 8}
+
+
+def _described(
+    compiled: Any, programs: int, changing: int, fixed: tuple[float, ...]
+) -> Compiled | None:
+    """The arguments as the signature has them, if those are what the assembly has."""
+    metadata = compiled.metadata
+    if metadata.num_ctas != 1 or metadata.global_scratch_size or metadata.profile_scratch_size:
+        return None  # our kernels need none of these; Triton would know what to do
+    kinds = list(compiled.src.signature.values())[: changing + len(fixed)]
+    if "constexpr" in kinds[:changing]:
         return None
+    used = [
+        ("Q" if kind[0] == "*" else _LETTERS[kind], value)
+        for kind, value in zip(kinds, [0] * changing + list(fixed), strict=True)
+        if kind != "constexpr"
+    ]
+    entry = compiled.asm["ptx"].partition(".entry")[2].partition(")")[0]
+    sizes = [int(bits) // 8 for bits in re.findall(r"\.param \.[a-z](\d+)", entry)]
+    extra = len(sizes) - len(used)  # addresses of scratch, which there is none of
+    used += [("Q", 0)] * extra
+    if extra < 0 or sizes != [_BYTES[letter] for letter, _ in used]:
+        return None
+    threads = 32 * metadata.num_warps
+    return Compiled(compiled.function, programs, threads, metadata.shared, used, changing)
 
 
-_DRIVER_LAUNCH: Any = _driver_launch() if _KNOWS_TRITON else None
+def _on_device(run: Callable[..., None], device: int) -> Callable[..., None]:
+    """The same where there are several."""
+
+    def run_there(*arguments: Any, stream: int) -> None:
+        if torch._C._cuda_getDevice() == device:
+            run(*arguments, stream=stream)
+        else:
+            with torch.cuda.device(device):
+                run(*arguments, stream=stream)
+
+    return run_there
 
 
 def driver_addresses() -> tuple[int, int, int, int] | None:
     """For C++: cuLaunchKernel, cuCtxGetCurrent, cuCtxSetCurrent, and this thread's context."""
+    import ctypes
+
     try:
         driver = ctypes.PyDLL("libcuda.so.1")
         context = ctypes.c_void_p()
@@ -52,144 +165,6 @@ def driver_addresses() -> tuple[int, int, int, int] | None:
         return None
     launch, get, put = (ctypes.cast(each, ctypes.c_void_p).value or 0 for each in functions)
     return launch, get, put, context.value
-
-
-class Compiled(NamedTuple):
-    """A kernel as the driver takes it."""
-
-    function: int
-    programs: int
-    threads: int
-    shared: int
-    arguments: list[tuple[str, int]]  # letters of ``struct``, and values where they never change
-    changing: int  # how many of the first ones do: addresses, then floats
-
-
-class Launch:
-    """A kernel of tensors, floats, ints and constants, in this order, for one kind of batch.
-
-    ``fire(stream, *addresses, *floats)`` is the short way, None before the first launch and where
-    there is none.
-
-    Args:
-        kernel: a Triton function.
-        programs: how many.
-        device: of the tensors.
-        ints: the same for every launch, as are the tensors' dtypes and alignments.
-        constants: of the compiled variant.
-        options: ``num_warps`` and the like.
-    """
-
-    __slots__ = ("compiled", "device", "fire", "programs", "triton")
-
-    def __init__(
-        self,
-        kernel: Any,
-        programs: int,
-        device: torch.device,
-        ints: tuple[int, ...],
-        constants: tuple[Any, ...],
-        options: Mapping[str, int],
-    ) -> None:
-        self.triton = (kernel, ints, constants, options)
-        self.programs = programs
-        self.device = device.index
-        self.compiled: Compiled | None = None
-        self.fire: Callable[..., None] | None = None
-
-    def __call__(self, tensors: tuple[Tensor, ...], floats: tuple[float, ...] = ()) -> None:
-        """Launch on the current stream of the device."""
-        kernel, ints, constants, options = self.triton
-        if self.device is None:  # the CPU, where Triton's interpreter is
-            kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
-            return
-        if self.fire is not None:
-            self.fire(stream_of(self.device), *[each.data_ptr() for each in tensors], *floats)
-            return
-        with torch.cuda.device(self.device):
-            compiled = kernel[(self.programs,)](*tensors, *floats, *ints, *constants, **options)
-        if _DRIVER_LAUNCH is not None:
-            self.compiled = _described(compiled, self, len(tensors), len(floats))
-            if self.compiled is not None:
-                self.fire = _short_way(self.compiled, self.device)
-
-
-def _described(compiled: Any, launch: Launch, tensors: int, floats: int) -> Compiled | None:
-    """What the driver must be told; None where only Triton knows."""
-    run, metadata = compiled.run, compiled.metadata
-    if run.global_scratch_size or run.profile_scratch_size or metadata.num_ctas != 1:
-        return None  # our kernels need none of these; Triton would know what to do
-    ints = launch.triton[1]
-    changing = tensors + floats
-    kinds = list(compiled.src.signature.values())[: changing + len(ints)]
-    if "constexpr" in kinds[:changing]:
-        return None
-    if not all(kind[0] == "*" or kind == "constexpr" or kind in _FORMATS for kind in kinds):
-        return None
-    used = [
-        (_FORMATS.get(kind, "Q"), value)
-        for kind, value in zip(kinds, [0] * changing + list(ints), strict=True)
-        if kind != "constexpr"
-    ]
-    used += [("Q", 0), ("Q", 0)]  # scratch of Triton's
-    threads = 32 * metadata.num_warps
-    function = compiled.function
-    return Compiled(function, launch.programs, threads, metadata.shared, used, changing)
-
-
-def _short_way(compiled: Compiled, device: int) -> Callable[..., None]:
-    """A function that writes addresses and floats into a buffer and calls the driver."""
-    used = compiled.arguments
-    changing = compiled.changing
-    formats = "@" + _STREAM + "".join(letter for letter, _ in used[:changing])
-    everything = "@" + _STREAM + "".join(letter for letter, _ in used)
-    first = _CONFIG.size
-    size = first + struct.calcsize(everything)
-    places = [
-        first + struct.calcsize("@" + _STREAM + "".join(letter for letter, _ in used[: n + 1]))
-        - struct.calcsize("@" + used[n][0])
-        for n in range(len(used))
-    ]  # fmt: skip
-    grid = (compiled.programs, 1, 1, compiled.threads, 1, 1, compiled.shared)
-    pack = struct.Struct(formats).pack_into
-    driver, function, nothing = _DRIVER_LAUNCH, ctypes.c_void_p(compiled.function), None
-
-    def make_cells() -> tuple[Any, ...]:
-        buffer = ctypes.create_string_buffer(size)
-        _CONFIG.pack_into(buffer, 0, *grid)
-        struct.pack_into(everything, buffer, first, 0, *[value for _, value in used])
-        start = ctypes.addressof(buffer)
-        params = (ctypes.c_void_p * len(places))(*[start + place for place in places])
-        return buffer, ctypes.c_void_p(start), params
-
-    spare = [make_cells()]  # two threads never write into the same
-
-    def fire(stream: int, *changing: float) -> None:
-        try:
-            cells = spare.pop()
-        except IndexError:
-            cells = make_cells()
-        buffer, config, params = cells
-        pack(buffer, first, stream, *changing)
-        code = driver(config, function, params, nothing)
-        if code == _NO_CONTEXT:
-            torch.cuda.set_device(device)
-            code = driver(config, function, params, nothing)
-        spare.append(cells)
-        if code != 0:
-            raise RuntimeError(f"CUDA refused to launch a kernel of expacc; got error {code}.")
-
-    if torch.cuda.device_count() == 1:
-        return fire
-
-    def fire_there(stream: int, *changing: float) -> None:
-        if torch._C._cuda_getDevice() == device:
-            fire(stream, *changing)
-        else:
-            with torch.cuda.device(device):
-                fire(stream, *changing)
-
-    return fire_there
 
 
 def power_of_two(number: int) -> int:
@@ -218,6 +193,27 @@ def like(size: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     if size is None or size <= _LARGEST_LIKE:
         return torch.empty(() if size is None else size, dtype=dtype, device=device)
     return torch.empty((), dtype=dtype, device=device).expand(size)  # takes no memory
+
+
+def new_gradient(logits: Tensor) -> Tensor:
+    """Uninitialised: rows one after the other for (N, C), else as the logits if they are dense."""
+    if logits.ndim == 2:
+        return torch.empty_like(logits, memory_format=torch.contiguous_format)
+    return torch.empty_like(logits)
+
+
+def gradient_strides(logits: Tensor) -> tuple[int, ...]:
+    """Those of ``new_gradient``."""
+    if logits.ndim == 2:
+        return (logits.shape[CLASS_AXIS], 1)
+    return tuple(torch.empty_like(logits, device="meta").stride())
+
+
+def as_rows(upstream: Tensor) -> Tensor:
+    """An upstream (N, d1, …) as one of numbered rows: a view, unless its layout is unusual."""
+    if not any(upstream.stride()):  # one number, as of a sum
+        return upstream.as_strided((upstream.numel(),), (0,))
+    return upstream.reshape(-1)
 
 
 class Scratch:

@@ -38,7 +38,7 @@ CERTAIN = tl.constexpr(1e9)
 
 
 @triton.jit
-def _distances(
+def distances_of(
     start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
     wide_scale, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -62,7 +62,7 @@ def _slope(
     slopes = tl.zeros([BLOCK], tl.float32)
     curves = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
-        d, _ = _distances(
+        d, _ = distances_of(
             start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
             wide_scale, BLOCK,
         )  # fmt: skip
@@ -78,7 +78,7 @@ def _slope(
 
 
 @triton.jit
-def _deep(d, u, y0, delta, scaled, FAST: tl.constexpr):
+def deep_of(d, u, y0, delta, scaled, FAST: tl.constexpr):
     """log2 Φ relative to the squares at the mode, and φ/Φ √(2π), times 2^(u²) where scaled."""
     y = d + u
     tail = tail_of(y, FAST)
@@ -99,16 +99,11 @@ def _deep(d, u, y0, delta, scaled, FAST: tl.constexpr):
 
 
 @triton.jit
-def integrate_long_row(
-    start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, margin, best, exact,
-    wide_scale, ahead, centre, count, mode, log, gradient, stats, BLOCK: tl.constexpr,
-    FAST: tl.constexpr,
+def long_nodes(
+    start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, best, exact,
+    wide_scale, ahead, centre, count, mode, BLOCK: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """log2 of the smaller of P and 1-P, whether that is 1-P, (1,), and Σ m dL/dm over the rivals.
-
-    From a survey of the row and a start of the search; leaves its nodes and weights in ``stats``.
-    ``margin`` is ``lowest`` in float64.
-    """
+    """(mode, right end, reach, skew, nodes before it, Σ squares at the mode), from a start."""
     curve = mode * 0.0 + 1.0
     steps = 0
     while steps < 40:
@@ -138,16 +133,35 @@ def integrate_long_row(
 
     reach, skew, before = lay_nodes(left, right, LONG_NODES)
     y0 = mode * TO_Y
-    zy0 = (mode - lowest) * TO_Y
-    scaled = ahead & (mode + right > 9.0)
     squares = tl.zeros([BLOCK], tl.float32)
     for first in range(0, classes, BLOCK):
-        d, _ = _distances(
+        d, _ = distances_of(
             start, first, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
             wide_scale, BLOCK,
         )  # fmt: skip
         low = tl.minimum(d + y0, 0.0)
         squares += low * low
+    return mode, right, reach, skew, before, tl.sum(squares, 0) + mode * 0.0
+
+
+@triton.jit
+def integrate_long_row(
+    start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, margin, best, exact,
+    wide_scale, ahead, centre, count, mode, log, gradient, stats, BLOCK: tl.constexpr,
+    FAST: tl.constexpr,
+):  # fmt: skip
+    """log2 of the smaller of P and 1-P, whether that is 1-P, (1,), and Σ m dL/dm over the rivals.
+
+    From a survey of the row and a start of the search; leaves its nodes and weights in ``stats``.
+    ``margin`` is ``lowest`` in float64.
+    """
+    mode, right, reach, skew, before, base = long_nodes(
+        start, stride, classes, own, shrink, index, limit, scale, nearest, lowest, best, exact,
+        wide_scale, ahead, centre, count, mode, BLOCK, FAST,
+    )  # fmt: skip
+    y0 = mode * TO_Y
+    zy0 = (mode - lowest) * TO_Y
+    scaled = ahead & (mode + right > 9.0)
     shift = mode * 0.0
     total = mode * 0.0
     pull = mode * 0.0
@@ -160,11 +174,11 @@ def integrate_long_row(
         moving = tl.zeros([BLOCK], tl.float32)
         along = tl.zeros([BLOCK], tl.float32)
         for first in range(0, classes, BLOCK):
-            d, moves = _distances(
+            d, moves = distances_of(
                 start, first, stride, classes, own, shrink, index, limit, nearest, best, exact,
                 scale, wide_scale, BLOCK,
             )  # fmt: skip
-            log2, mills = _deep(d, u, y0, delta, scaled, FAST)
+            log2, mills = deep_of(d, u, y0, delta, scaled, FAST)
             logs += log2
             hazards += mills
             mills = tl.where(moves, mills, 0.0)
@@ -183,7 +197,6 @@ def integrate_long_row(
         if gradient:
             tl.store(stats + node, tl.max(u, 0))
             tl.store(stats + LONG_NODES + node, tl.max(weight, 0))
-    base = tl.sum(squares, 0) + mode * 0.0
     small_log2, factor = small_of(
         total, shift, base, mode, margin, reach, skew, ahead, scaled, LONG_NODES
     )
@@ -205,6 +218,6 @@ def long_gradient(d, stats, FAST: tl.constexpr):
     for node in range(LONG_NODES):
         u = tl.load(stats + node)
         weight = tl.load(stats + LONG_NODES + node)
-        _, mills = _deep(d, u, u, u * 0.0, scaled, FAST)
+        _, mills = deep_of(d, u, u, u * 0.0, scaled, FAST)
         gradient += weight * mills
     return gradient * tl.load(stats + 2 * LONG_NODES + 3)

@@ -15,28 +15,31 @@ import torch
 from torch import Tensor
 
 from expacc.ops import dispatch
-from expacc.ops.dispatch import PLANS, is_plain_batch, wants_composed
+from expacc.ops.dispatch import PLANS, Spec, is_plain_batch, wants_composed
 
-# Logits, target, weight, ignore_index, reduction; and the two numbers of a loss: the weights of
-# cross entropy and of the error, or sigma and margin.
-Batch = tuple[Tensor, Tensor, Tensor | None, int, str]
+# Logits, target, weight, ignore_index, reduction; and the two numbers of a loss: those of a curve
+# (of a mixture, the weights of cross entropy and of the error), or sigma and margin.
+Batch = tuple[Tensor, Tensor, Tensor | None, int, Any]
 Numbers = tuple[Any, float]
 
 
 # ----------------------------------------------------------------------------------- the losses
 
 
-def fused_mixture(
-    batch: Batch, weights: tuple[float, float], impl: str, reference: Callable[..., Tensor]
+def fused_curve(
+    batch: Batch,
+    numbers: tuple[float, float],
+    impl: str,
+    reference: Callable[..., Tensor],
+    spec: Spec,
+    loss: Any = None,
 ) -> Tensor | None:
-    """The mixture (ce_weight, error_weight) >= 0 of a batch; None if it is none for the kernels.
+    """A curve over log p with these numbers, of a batch; None if it is none for the kernels.
 
-    ``reference(*batch, label_smoothing, weights, impl)`` is the loss itself, for those who
-    differentiate twice, or many upstreams as one.
+    ``reference(batch, numbers, spec, loss)`` is the loss itself, for those who differentiate twice,
+    or many upstreams as one; ``loss`` is all that it needs besides.
     """
-    if impl == "reference" or not is_plain_batch(*batch[:2]):
-        return None
-    return _fused("mixture", batch, weights, (impl,), reference)
+    return _fused("mixture", batch, numbers, (impl, spec), reference, loss)
 
 
 def fused_exact(
@@ -47,10 +50,12 @@ def fused_exact(
     log: bool,
     impl: str,
     reference: Callable[..., Tensor],
+    smoothing: float = 0.0,
 ) -> Tensor | None:
     """EXACT with normal noise of a batch; None if it is none for the kernels.
 
     Sigma is a number, or a tensor, of which one without gradient for all or for each row will do.
+    Of probabilities, or with smoothing, there are kernels without margin and log.
     ``reference`` is the loss itself, for those who differentiate many upstreams as one.
     """
     if impl == "reference" or not is_plain_batch(*batch[:2]):
@@ -58,9 +63,14 @@ def fused_exact(
     if isinstance(sigma, Tensor) and sigma.dtype != torch.float32:
         sigma = sigma.to(torch.float32)
     gradient = batch[0].requires_grad and torch.is_grad_enabled()
+    if smoothing != 0 or batch[1].is_floating_point():
+        if margin is not None or log:
+            return None
+        more = (impl, standardize, smoothing, gradient)
+        return _fused("soft exact", batch, (sigma, math.inf), more, reference, None)
     flags = (margin is not None, standardize, log, gradient)
     limit = math.inf if margin is None else margin
-    return _fused("exact", batch, (sigma, limit), (impl, *flags), reference)
+    return _fused("exact", batch, (sigma, limit), (impl, *flags), reference, None)
 
 
 def _fused(
@@ -69,10 +79,11 @@ def _fused(
     numbers: Numbers,
     more: tuple[Any, ...],
     reference: Callable[..., Tensor],
+    extra: Any,
 ) -> Tensor | None:
     """The loss by the plan of the last batch, if this is one like it; else by its own.
 
-    ``more`` is what else a plan depends on: impl, and the flags of EXACT.
+    ``more`` is what else a plan depends on: impl, and the curve or the flags of EXACT.
     """
     logits, target, weight, ignore_index, reduction = batch
     ordinary = weight is None and type(numbers[0]) in (float, int)
@@ -84,25 +95,25 @@ def _fused(
             if loss is not None:
                 return loss
         if last.fits(logits, target, ignore_index, reduction, more):
-            return _node(logits, target, last.plan, (None, *numbers))
+            return _node(logits, target, last.plan, (None, *numbers, extra))
     kind, plan = _plan_of(family, batch, numbers, more, reference)
     if plan is None:
         return None
     if ordinary:
         dispatch.note_last(family, plan, kind, more)
-    return _node(logits, target, plan, (weight, *numbers))
+    return _node(logits, target, plan, (weight, *numbers, extra))
 
 
 # ------------------------------------------------------------------------------------- the node
 
 
 class _FusedLoss(torch.autograd.Function):
-    """A loss of a batch, reduced; ``rest`` is the weight and the loss's two numbers."""
+    """A loss of a batch, reduced; ``rest``: the weight, two numbers, and what a reference needs."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, plan: Any, rest: Any) -> Tensor:
         values: Tensor
-        values, saved = plan.forward(logits, target, *rest)
+        values, saved = plan.forward(logits, target, *rest[:3])
         ctx.save_for_backward(logits, target)
         ctx.call = plan, rest, saved
         return values
@@ -133,8 +144,8 @@ def _kernel_gradient(
 ) -> Tensor:
     """By the kernels, from what forward saved if it is not spent."""
     if saved is None:
-        saved = plan.forward(logits, target, *rest)[1]
-    gradient: Tensor = plan.backward(logits, target, *rest, saved, upstream)
+        saved = plan.forward(logits, target, *rest[:3])[1]
+    gradient: Tensor = plan.backward(logits, target, *rest[:3], saved, upstream)
     return gradient
 
 
@@ -150,13 +161,13 @@ def _composed_gradient(
 
 def _native_step(plan: Any, logits: Tensor, target: Tensor, rest: Any, upstream: Tensor) -> Any:
     """The step of such a batch in C++; False if there is none."""
-    if rest[0] is not None or isinstance(rest[1], Tensor):
+    if rest[0] is not None or isinstance(rest[1], Tensor) or rest[3] is not None:
         return False
     family, more, ignore_index, reduction, origin = plan.call
     reference = plan.reference  # the plan itself would keep itself alive, by way of C++
 
     def fallback(logits: Tensor, target: Tensor, upstream: Tensor, *numbers: float) -> Tensor:
-        rest = (None, *numbers)
+        rest = (None, *numbers, None)
         if wants_composed(upstream):
             return _composed_gradient(reference, logits, target, rest, upstream)
         batch = (logits, target, None, ignore_index, reduction)
@@ -188,27 +199,41 @@ def _plan_of(
     if plan is dispatch.MISSING:
         plan, impl = None, more[0]
         if dispatch.supports_triton(*batch, impl, family) and _is_constant(numbers[0], batch[0]):
-            make = _mixture_plan if family == "mixture" else _exact_plan
-            plan = make(batch, numbers, more[1:], reference)
-            plan.call = family, more, *batch[3:], reference
-            if impl == "auto":
-                plan = dispatch.tried(plan, batch[0].detach(), *batch[1:3], *numbers)
+            make = _maker(family, *batch[:2])
+            if make is not None:
+                plan = make(batch, numbers, more[1:], reference)
+                plan.call = family, more, *batch[3:], reference
+                if impl == "auto":
+                    wanted = family == "mixture" or more[-1]
+                    plan = dispatch.tried(plan, wanted, batch[0].detach(), *batch[1:3], *numbers)
         dispatch.keep_plan(key, plan)
     return kind, plan
 
 
-def _mixture_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[..., Tensor]) -> Any:
+def _maker(family: str, logits: Tensor, target: Tensor) -> Callable[..., Any] | None:
+    """What makes a plan of such logits; None where their layout is none for the kernels."""
+    from expacc.ops.triton.launch import gradient_strides
+    from expacc.ops.triton.layout import layout_of
+
+    if layout_of(logits, target, gradient_strides(logits)) is None:
+        return None
+    makers = {"mixture": _curve_plan, "exact": _exact_plan, "soft exact": _soft_exact_plan}
+    return makers[family]
+
+
+def _curve_plan(batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]) -> Any:
     from expacc.ops.triton.softmax import RowsPlan
 
     ignore_index, reduction = batch[3:]
+    (spec,) = more
 
     def composed(logits: Tensor, target: Tensor, weight: Any, *rest: Any) -> Tensor:
-        *weights, _ = rest
+        *numbers, loss, _ = rest
         given = (logits, target, weight, ignore_index, reduction)
         with torch.enable_grad():
-            return reference(*given, 0.0, tuple(weights), "reference")
+            return reference(given, tuple(numbers), spec, loss)
 
-    plan = RowsPlan(*batch, dispatch.result_dtype(batch[0]))
+    plan = RowsPlan(*batch, dispatch.result_dtype(batch[0]), spec)
     plan.reference = composed
     return plan
 
@@ -222,11 +247,34 @@ _TWICE = (
 def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[..., Tensor]) -> Any:
     from expacc.ops.triton.exact_plan import ExactPlan
 
-    ignore_index, reduction = batch[3:]
     limited, standardize, log, _ = flags
+    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
+    plan = ExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *flags)
+    plan.reference = _composed_exact(batch, reference, limited, standardize=standardize, log=log)
+    return plan
+
+
+def _soft_exact_plan(
+    batch: Batch, numbers: Any, more: Any, reference: Callable[..., Tensor]
+) -> Any:
+    from expacc.ops.triton.exact_soft_plan import SoftExactPlan
+
+    standardize, smoothing, _ = more
+    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
+    plan = SoftExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *more)
+    settings = {"standardize": standardize, "label_smoothing": smoothing}
+    plan.reference = _composed_exact(batch, reference, False, **settings)
+    return plan
+
+
+def _composed_exact(
+    batch: Batch, reference: Callable[..., Tensor], limited: bool, **settings: Any
+) -> Callable[..., Tensor]:
+    """EXACT by operations, for many upstreams as one."""
+    ignore_index, reduction = batch[3:]
 
     def composed(logits: Tensor, target: Tensor, weight: Any, *rest: Any) -> Tensor:
-        sigma, margin, again = rest
+        sigma, margin, _, again = rest
         if again:
             raise RuntimeError(_TWICE)
         with torch.enable_grad():
@@ -238,25 +286,21 @@ def _exact_plan(batch: Batch, numbers: Any, flags: Any, reference: Callable[...,
                 reduction=reduction,
                 sigma=sigma,
                 margin=margin if limited else None,
-                standardize=standardize,
-                log=log,
                 impl="reference",
+                **settings,
             )
 
-    sigmas = numbers[0] if isinstance(numbers[0], Tensor) else None
-    plan = ExactPlan(*batch, dispatch.result_dtype(batch[0]), sigmas, *flags)
-    plan.reference = composed
-    return plan
+    return composed
 
 
 def _is_constant(sigma: float | Tensor, logits: Tensor) -> bool:
     """Is this a number, or a tensor without a gradient, with one entry or one per row?"""
     if not isinstance(sigma, Tensor):
         return isinstance(sigma, float | int)
-    rows, classes = logits.shape
+    rows, classes = logits.shape[:2]
     return (
         type(sigma) in (Tensor, torch.nn.Parameter)
         and not sigma.requires_grad
         and sigma.device == logits.device
-        and (sigma.ndim == 0 or (sigma.shape == (rows,) and rows != classes))
+        and (sigma.ndim == 0 or (sigma.shape == (rows,) and rows != classes and logits.ndim == 2))
     )

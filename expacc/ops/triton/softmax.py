@@ -1,224 +1,59 @@
-"""Losses over log p(target) on a GPU: one read forward, one read and one write backward.
+"""Launching the losses over log p: tiles, scratch, kinds of batches.
 
-The mathematics is that of ``log_prob.py``: the target against its rivals, what is N×C in float32,
-what is one number per row in float64. A program takes ``ROWS`` rows at once when they are short,
-and walks along a row in blocks when it is long, with the running maximum of online softmax.
+Their kernels are in ``hard.py`` for labels and in ``soft.py`` for probabilities.
 """
 
 import functools
 from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 from torch import Tensor
 
-from expacc.ops.dispatch import PLANS, REDUCTIONS, keep_plan, kind_of
-from expacc.ops.triton.batch import RUN_TIME, finish, finish_kernel, is_last, read_rows, rounded
+from expacc.ops.dispatch import CURVES, PLAIN, PLANS, REDUCTIONS, Spec, keep_plan, kind_of
+from expacc.ops.triton.batch import finish_kernel
+from expacc.ops.triton.hard import backward_kernel, forward_kernel
 from expacc.ops.triton.launch import (
     Launch,
     Scratch,
+    as_rows,
     counter_of,
+    gradient_strides,
     like,
+    new_gradient,
     no_stream,
     power_of_two,
     stream_of,
 )
+from expacc.ops.triton.layout import layout_of
+from expacc.ops.triton.soft import SOFT_STATS, soft_backward_kernel, soft_forward_kernel
 
 # The float64 scratch: numbers of the batch, of which the second is 1/divisor of the mean; top,
-# share and pull of every row, for backward; then the programs' sums of values and of weights.
+# share and pull (and level) of every row, for backward; then the programs' sums of values and of
+# weights.
 _NUMBERS = 8
 _ROW_STATS = 3
 _LONGEST_BLOCK = 2048
 # Of a tile. Forward has float64 to do for every row, in every thread that shares it: few rows.
-_FORWARD_ELEMENTS, _BACKWARD_ELEMENTS = 64, 1024
+_FORWARD_ELEMENTS, _SOFT_TILE, _TILE = 64, 512, 1024
 _FEW_ROWS = 8192
 _MOST_SUMS = 4096  # which the last program of the rows adds up; more take a launch of their own
 
 
-# ------------------------------------------------------------------------------ the kernels
-
-
-@triton.jit
-def _split_exp(x):
-    """(q, 2^k) with e^x = (1 + q) 2^k, q to the last bit; the hardware's e^x is two bits short."""
-    gone = x < -100.0
-    x = tl.where(gone, -100.0, x)  # so that -inf leaves no NaN; a NaN stays
-    whole = tl.floor(x * 1.4426950408889634 + 0.5)
-    part = tl.fma(whole, -0.693145751953125, x)  # log 2 in two pieces, the first with short digits
-    part = tl.fma(whole, -1.4286068203094172e-6, part)
-    series = tl.fma(part, 1 / 5040, 1 / 720)
-    series = tl.fma(part, series, 1 / 120)
-    series = tl.fma(part, series, 1 / 24)
-    series = tl.fma(part, series, 1 / 6)
-    series = tl.fma(part, series, 0.5)
-    return tl.fma(part * part, series, part), tl.where(gone, 0.0, tl.exp2(whole))
-
-
-@triton.jit
-def _terms(x, EXACT: tl.constexpr):
-    """e^x to be summed: in float64 where float32 has the digits to tell."""
-    if EXACT:
-        q, power = _split_exp(x)
-        terms = ((1.0 + q) * power).to(tl.float64)
-    else:
-        terms = tl.exp(x)
-    return terms
-
-
-@triton.jit
-def _shares(x, share, rest, EXACT: tl.constexpr):
-    """(share + rest) e^x, rounded once where float32 has the digits to tell."""
-    if not EXACT:
-        return tl.exp(x) * share
-    q, power = _split_exp(x)
-    return (share + tl.fma(q, share, rest)) * power
-
-
-@triton.jit(do_not_specialize=RUN_TIME)
-def forward_kernel(
-    logits, target, weight, values, scratch, counter,
-    ce_weight: "fp64", error_weight: "fp64",  # noqa: F821
-    count, classes, row_stride, class_stride, target_stride, ignore_index, has_weight,
-    reduction, at_once,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, LONG: tl.constexpr, SUMS: tl.constexpr,
-):  # fmt: skip
-    """Values (or their sum over this program's rows), and top, share and pull of every row.
-
-    ``reduction`` is 0 for none, 1 for a sum, 2 for a mean.
-    """
-    program = tl.program_id(0)
-    rows = program.to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < count
-    kept, index, factor, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
-    )
-    start = logits + rows * row_stride
-    own = tl.load(start + index * class_stride, mask=kept, other=0.0).to(tl.float32)
-    columns = tl.arange(0, BLOCK)
-    EXACT: tl.constexpr = logits.dtype.element_ty == tl.float32
-    lowest = -3.4028234663852886e38  # so that -inf minus the top is -inf, not NaN
-    if LONG:
-        top = tl.full([ROWS], lowest, tl.float32)
-        sums = tl.zeros([ROWS, BLOCK], tl.float64 if EXACT else tl.float32)
-        for first in range(0, classes, BLOCK):
-            place = first + columns
-            allowed = kept[:, None] & (place < classes)[None, :]
-            scores = tl.load(
-                start[:, None] + place.to(tl.int64)[None, :] * class_stride,
-                mask=allowed,
-                other=float("-inf"),
-            ).to(tl.float32)
-            scores = tl.where(place[None, :] == index[:, None], float("-inf"), scores)
-            higher = tl.maximum(top, tl.max(scores, 1))
-            sums = sums * _terms(top - higher, EXACT)[:, None]
-            sums += _terms(scores - higher[:, None], EXACT)
-            top = higher
-        total = tl.sum(sums, 1)
-    else:
-        allowed = kept[:, None] & (columns < classes)[None, :]
-        scores = tl.load(
-            start[:, None] + columns.to(tl.int64)[None, :] * class_stride,
-            mask=allowed,
-            other=float("-inf"),
-        ).to(tl.float32)
-        scores = tl.where(columns[None, :] == index[:, None], float("-inf"), scores)
-        top = tl.maximum(tl.max(scores, 1), lowest)
-        total = tl.sum(_terms(scores - top[:, None], EXACT), 1)
-
-    wide = total.to(tl.float64)
-    lead = own.to(tl.float64) - top.to(tl.float64) - tl.log(wide)
-    lead = tl.where(total == 0, float("inf"), lead)  # no rival, or none that is not masked
-    # NaN, +inf, or nothing but -inf: there is no softmax.
-    sick = (own != own) | (own == float("inf")) | ((total == 0) & (own == float("-inf")))
-    lead = tl.where(sick, float("nan"), lead)
-    # e^-|lead| gives p and 1 - p without cancellation, whichever is small.
-    small = tl.exp(-tl.abs(lead))
-    ahead = lead >= 0
-    likely = 1 / (1 + small)
-    prob = tl.where(ahead, likely, small * likely)
-    error = tl.where(ahead, small * likely, likely)
-    value = error_weight * error
-    slope = -error_weight * prob
-    if ce_weight != 0:  # 0 · inf would be NaN
-        log_sum = tl.where(small < 1e-9, small, tl.log(1 + small))
-        # 1 + small loses digits of small, but the quotient of what was lost is known.
-        log_sum = tl.where(
-            (small >= 1e-9) & (small < 0.5), log_sum * (small / ((1 + small) - 1)), log_sum
-        )
-        value += ce_weight * (log_sum - tl.where(ahead, 0.0, lead))
-        slope -= ce_weight
-    value = tl.where(kept, value * chain, 0.0)
-    base = scratch + 8 + rows
-    wide_count = count.to(tl.int64)
-    pull = slope * error
-    tl.store(base, top.to(tl.float64), mask=inside)
-    share = tl.where((total == 0) & (sick == 0), 0.0, -pull / wide)
-    tl.store(base + wide_count, share, mask=inside)
-    tl.store(base + 2 * wide_count, pull, mask=inside)
-    if reduction == 0:
-        tl.store(values + rows, rounded(value, values), mask=inside)
-    else:
-        parts = scratch + 8 + 3 * wide_count
-        programs = tl.num_programs(0)
-        tl.store(parts + program, tl.sum(value, 0))
-        tl.store(parts + programs + program, tl.sum(factor, 0))
-        if at_once:  # noqa: SIM102
-            if is_last(counter):
-                finish(scratch, parts, programs, values, reduction == 2, False, SUMS)
-                tl.store(counter, 0)
-
-
-@triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
-def backward_kernel(
-    logits, target, weight, upstream, grad, scratch,
-    count, classes, segments, row_stride, class_stride, target_stride, upstream_stride,
-    ignore_index, has_weight, mean,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-):  # fmt: skip
-    """Rivals get share · e^(z - top), the target pull; times weight, upstream and 1/divisor."""
-    program = tl.program_id(0)
-    rows = (program // segments).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < count
-    kept, index, _, chain = read_rows(
-        target, weight, rows, inside, target_stride, classes, ignore_index, has_weight
-    )
-    chain *= tl.load(upstream + rows * upstream_stride, mask=inside, other=0.0).to(tl.float64)
-    if mean:
-        chain *= tl.load(scratch + 1)
-    base = scratch + 8 + rows
-    wide_count = count.to(tl.int64)
-    top = tl.load(base, mask=kept, other=0.0).to(tl.float32)
-    share = tl.load(base + wide_count, mask=kept, other=0.0)
-    pull = tl.load(base + 2 * wide_count, mask=kept, other=0.0)
-    share *= chain
-    whole = share.to(tl.float32)
-    rest = (share - whole.to(tl.float64)).to(tl.float32)
-    pull = (pull * chain).to(tl.float32)
-    EXACT: tl.constexpr = logits.dtype.element_ty == tl.float32
-    first = (program % segments) * (BLOCK * BLOCKS)
-    for block in range(BLOCKS):
-        columns = first + block * BLOCK + tl.arange(0, BLOCK)
-        width = (columns < classes)[None, :]
-        scores = tl.load(
-            logits + rows[:, None] * row_stride + columns.to(tl.int64)[None, :] * class_stride,
-            mask=kept[:, None] & width,
-            other=0.0,
-        ).to(tl.float32)
-        result = _shares(scores - top[:, None], whole[:, None], rest[:, None], EXACT)
-        result = tl.where(columns[None, :] == index[:, None], pull[:, None], result)
-        result = tl.where(kept[:, None], result, 0.0)
-        place = grad + rows[:, None] * classes + columns[None, :]
-        tl.store(place, result.to(grad.dtype.element_ty), mask=inside[:, None] & width)
-
-
-# -------------------------------------------------------------------------- launching them
-
-
 @functools.cache
-def _forward_tile(classes: int, rows: int) -> tuple[int, int, int]:
+def _forward_tile(classes: int, rows: int, across: bool, soft: bool) -> tuple[int, int, int]:
     """(rows, columns, warps) of a program, for up to so many rows."""
     block = max(4, power_of_two(classes))
+    if across:  # rows are neighbours in memory
+        block = min(block, 32)
+        return (
+            min((_SOFT_TILE if soft else _TILE) // block, power_of_two(rows)),
+            block,
+            1 + 3 * soft,
+        )
+    if soft:
+        block = min(block, _TILE)
+        height = min(max(1, _SOFT_TILE // block), power_of_two(rows))
+        return height, block, max(1, height * block // 128)
     if block > _LONGEST_BLOCK:
         return 1, _LONGEST_BLOCK, 4
     if block > 32:
@@ -228,26 +63,35 @@ def _forward_tile(classes: int, rows: int) -> tuple[int, int, int]:
 
 
 @functools.cache
-def _backward_tile(classes: int, rows: int) -> tuple[int, int, int]:
+def _backward_tile(classes: int, rows: int, across: bool, soft: bool) -> tuple[int, int, int]:
     block = max(4, power_of_two(classes))
+    if across:
+        block = min(block, 32)
+        return min(_TILE // block, power_of_two(rows)), block, 4
     if block > _LONGEST_BLOCK:
-        return 1, _LONGEST_BLOCK, 4
-    height = min(max(1, _BACKWARD_ELEMENTS // block), power_of_two(rows))
+        return 1, _LONGEST_BLOCK, 8 if soft else 4
+    height = min(max(1, _TILE // block), power_of_two(rows))
     if rows <= _FEW_ROWS:  # the whole chip for a moment, rather than a part of it for longer
         height = max(1, height // 4)
-    return height, block, max(1, height * block // 1024)
+    return height, block, max(1, height * block // (256 if soft else 1024))
 
 
 class RowsPlan:
-    """The mixture of one kind of batch: logits (N, C) and targets (N,) of given layouts.
+    """A loss over log p of one kind of batch: logits and targets of given layouts.
 
     Args:
-        logits: float32, bfloat16 or float16, any strides; this and the others only as examples.
-        target: int64, any values: a label out of range makes its row NaN.
+        logits: (N, C, …), float32, bfloat16 or float16, any strides; this and the others only as
+            examples.
+        target: int64 labels (N, …), any values: one out of range makes its row NaN; or
+            probabilities like the logits.
         weight: (C,) or None.
         ignore_index: a label whose rows contribute nothing.
         reduction: 'none', 'mean' or 'sum'.
         dtype: of the result.
+        spec: the loss.
+
+    Raises:
+        ValueError: the axes beside the classes cannot be taken for two.
     """
 
     def __init__(
@@ -258,49 +102,69 @@ class RowsPlan:
         ignore_index: int,
         reduction: str,
         dtype: torch.dtype,
+        spec: Spec = PLAIN,
     ) -> None:
-        count, classes = logits.shape
+        layout = layout_of(logits, target, gradient_strides(logits))
+        if layout is None:
+            raise ValueError(f"logits must have rows in two axes at most; got {logits.stride()}.")
+        self.spec, self.layout = spec, layout
+        self.classes = classes = logits.shape[1]
+        self.count = count = layout.rows
+        dense = target.ndim == logits.ndim
+        self.soft = dense or spec.smoothing != 0
         device = self.device = logits.device
         self.index = device.index
         self.stream_of = stream_of if logits.is_cuda else no_stream
         kind = REDUCTIONS[reduction]
-        rows, block, warps = _forward_tile(classes, min(count, 1024))
-        programs = -(-count // rows)
+        across = layout.across
+        rows, block, warps = _forward_tile(classes, min(layout.inner, 1024), across, self.soft)
+        tiles = layout.tiles(rows)
+        programs = tiles * layout.outer
         self.at_once = kind != 0 and programs <= _MOST_SUMS
-        size = _NUMBERS + _ROW_STATS * count + (2 * programs if kind else 0)
+        stats = SOFT_STATS if self.soft else _ROW_STATS + (spec.share != 0)
+        size = _NUMBERS + stats * count + (2 * programs if kind else 0)
         self.scratch = Scratch(size, device)
-        self.values = like(None if kind else count, dtype, device)
+        if logits.ndim == 2:
+            self.values = like(None if kind else count, dtype, device)
+        else:
+            places = () if kind else logits.shape[:1] + logits.shape[2:]
+            self.values = torch.empty((), dtype=dtype, device=device).expand(places)
         self.nothing = torch.zeros((), dtype=torch.float32, device=device)
-        self.layout = (*logits.stride(), target.stride(0))
         self.rest = (ignore_index, int(weight is not None))
-        self.shape = (count, classes)
         self.mean = int(kind == 2)
+        number = CURVES.index(spec.curve)
+        moved = spec.moves()
+        target_strides = layout.target if self.soft else layout.target[:2]
+        self.strides = (*layout.logits, *target_strides)
+        last = spec.smoothing if self.soft else spec.share
+        self.floats = (spec.factor, spec.shift, spec.scale, last)
+        ints = (count, classes, layout.inner, tiles, *self.strides, *self.rest)
+        kernel: Any = forward_kernel
+        if self.soft:
+            kernel = soft_forward_kernel
+            self.kinds: tuple[Any, ...] = (number, moved, dense)
+            shape: tuple[Any, ...] = (rows, block, 256 * warps)
+        else:
+            self.kinds = (number, moved, spec.share != 0)
+            shape = (rows, block, classes > block, 256 * warps)
+        fixed = (*self.floats, *ints, kind, int(self.at_once))
         self.forward_launch = Launch(
-            forward_kernel,
-            programs,
-            device,
-            (count, classes, *self.layout, *self.rest, kind, int(self.at_once)),
-            (rows, block, classes > block, 256 * warps),
-            {"num_warps": warps},
+            kernel, programs, device, fixed, (*self.kinds, *shape), {"num_warps": warps}
         )
         self.finish_launch = None
         if kind != 0 and not self.at_once:
-            ints = (_ROW_STATS * count, programs, self.mean, 0)
+            ints = (stats * count, programs, self.mean, 0)
             self.finish_launch = Launch(finish_kernel, 1, device, ints, (4096,), {"num_warps": 16})
         self.backward_launches: dict[tuple[Any, ...], Launch] = {}
-        self.native: Any = None  # the same by C++, once that is built; False where there is none
+        # The same by C++, once that is built; False where there is none.
+        self.native: Any = None if logits.ndim == 2 and not self.soft else False
         self.call: Any = None  # what it was made for, and the same loss by operations of torch
         self.reference: Any = None
 
     def forward(
-        self,
-        logits: Tensor,
-        target: Tensor,
-        weight: Tensor | None,
-        ce_weight: float,
-        error_weight: float,
+        self, logits: Tensor, target: Tensor, weight: Tensor | None, first: float, second: float
     ) -> tuple[Tensor, Tensor]:
-        """The values, or their sum or mean, and scratch for backward."""
+        """The values, or their sum or mean, and scratch for backward; of a curve's two numbers."""
         stream = self.stream_of(self.index)
         scratch = self.scratch.take(stream)
         values = torch.empty_like(self.values)
@@ -308,7 +172,7 @@ class RowsPlan:
             weight = self.nothing
         counter = counter_of(self.device, stream) if self.at_once else scratch
         tensors = (logits, target, weight, values, scratch, counter)
-        self.forward_launch(tensors, (ce_weight, error_weight))
+        self.forward_launch(tensors, (first, second))
         if self.finish_launch is not None:
             self.finish_launch((scratch, values))
         return values, scratch
@@ -318,14 +182,14 @@ class RowsPlan:
         logits: Tensor,
         target: Tensor,
         weight: Tensor | None,
-        ce_weight: float,
-        error_weight: float,
+        first: float,
+        second: float,
         scratch: Tensor,
         upstream: Tensor,
         grad: Tensor | None = None,
         spent: bool = True,
     ) -> Tensor:
-        """The gradient of ``forward``'s result; ``upstream`` is () or (N,).
+        """The gradient of ``forward``'s result; ``upstream`` is () or like the labels.
 
         Written to ``grad``, (N, C) and contiguous, if given. Scratch that is ``spent`` may be had
         by the next batch: on the default stream, where launches follow each other.
@@ -334,7 +198,9 @@ class RowsPlan:
         if grad is not None:
             place = grad.data_ptr() & 15
         else:
-            grad = torch.empty_like(logits, memory_format=torch.contiguous_format)
+            grad = new_gradient(logits)
+        if upstream.ndim > 1:
+            upstream = as_rows(upstream)
         key = (upstream.dtype, upstream.stride(), place)
         launch = self.backward_launches.get(key)
         if launch is None:
@@ -342,26 +208,28 @@ class RowsPlan:
             launch = self.backward_launches[key] = self._make_backward(stride)
         if weight is None:
             weight = self.nothing
-        launch((logits, target, weight, upstream, grad, scratch))
+        tensors = (logits, target, weight, upstream, grad, scratch)
+        launch(tensors, (first, second) if self.soft else ())
         if spent:
             self.scratch.give_back(scratch, self.stream_of(self.index))
         return grad
 
     def _make_backward(self, upstream_stride: int) -> Launch:
-        count, classes = self.shape
-        rows, block, warps = _backward_tile(classes, min(count, 2 * _FEW_ROWS))
+        layout, classes = self.layout, self.classes
+        limit = min(layout.inner, 2 * _FEW_ROWS)
+        rows, block, warps = _backward_tile(classes, limit, layout.across, self.soft)
         # A long row in a few segments: what is done once per row is little beside the columns.
         blocks = min(4, -(-classes // block))
         segments = -(-classes // (block * blocks))
-        ints = (count, classes, segments, *self.layout, upstream_stride, *self.rest, self.mean)
-        return Launch(
-            backward_kernel,
-            -(-count // rows) * segments,
-            self.device,
-            ints,
-            (rows, block, blocks),
-            {"num_warps": warps},
-        )
+        tiles = layout.tiles(rows)
+        strides = (*self.strides, *layout.gradient, upstream_stride)
+        ints = (self.count, classes, layout.inner, tiles, segments, *strides, *self.rest, self.mean)
+        kernel: Any = soft_backward_kernel if self.soft else backward_kernel
+        fixed: tuple[float, ...] = (*self.floats, *ints) if self.soft else ints
+        kinds = self.kinds if self.soft else self.kinds[2:]
+        programs = tiles * layout.outer * segments
+        constants = (*kinds, rows, block, blocks)
+        return Launch(kernel, programs, self.device, fixed, constants, {"num_warps": warps})
 
 
 def rows_plan(

@@ -1,8 +1,9 @@
 """The page of exact-cost."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from expacc.recipes.exact import COST
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
@@ -71,17 +72,12 @@ def _by(rows: Sequence[Row], part: str) -> dict[str, dict[int, Row]]:
 
 def exponent(by_size: Mapping[int, Row], metric: str, least: int) -> tuple[float, int] | None:
     """The slope of a line through the logarithms, by least squares, and of how many points."""
-    points = [
-        (math.log(size), math.log(row.metrics[metric]))
-        for size, row in by_size.items()
-        if size >= least and row.metrics.get(metric, 0) > 0
-    ]
+    measured = {size: row.metrics.get(metric, 0) for size, row in by_size.items() if size >= least}
+    points = [(size, value) for size, value in measured.items() if value > 0]
     if len(points) < 3:
         return None
-    x = sum(point[0] for point in points) / len(points)
-    y = sum(point[1] for point in points) / len(points)
-    slope = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
-    return slope, len(points)
+    sizes, values = np.log(points).T
+    return float(np.polyfit(sizes, values, 1)[0]), len(points)
 
 
 def _ratios(found: BySize) -> Iterator[tuple[str, ...]]:

@@ -8,7 +8,6 @@ left out here: identifiers, and the columns of mice-protein that spell out its c
 
 import hashlib
 import io
-import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -268,9 +267,6 @@ def _table(name: str, grids: Sequence[Grid], files: Files, sha256: str) -> Table
     )
 
 
-_DOT = re.compile(r"\.$")
-
-
 def _label(cell: Cell) -> Cell:
     """A label without the dot that adult.test puts behind it."""
-    return _DOT.sub("", cell.strip()) if isinstance(cell, str) else cell
+    return cell.strip().removesuffix(".") if isinstance(cell, str) else cell

@@ -11,18 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
-from expacc.data import (
-    SealedTest,
-    Table,
-    TrainRows,
-    derive_seed,
-    holdout,
-    open_split,
-    require_train_rows,
-)
+from expacc.compare.serialize import pack_splits, pack_table
+from expacc.data import Table, TrainRows, derive_seed, holdout, require_train_rows
 from expacc.recipes.exact import METHODS, SEEDS, TABLE_8, TABLES, Settings
 from expacc.recipes.exact.data import FOLDER, files_of, read_tables, split_of
 from expacc.recipes.exact.protocol import (
@@ -35,7 +25,7 @@ from expacc.recipes.exact.protocol import (
     Regression,
     train_method,
 )
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data, open_folds
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Sweep
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Kind
@@ -262,15 +252,8 @@ def _beyond(share: float, cut: float) -> float:
 
 
 def _open(ask: Ask, shared: Shared, names: Sequence[str]) -> list[Data]:
-    """The folds by width: a column that is constant in a split's training rows is left out."""
-    table = unpack_table(ask["table"], shared)
-    widths: dict[int, dict[str, tuple[TrainRows, SealedTest]]] = {}
-    for fold in ask["folds"]:
-        split = unpack_split(table.name, fold, shared)
-        train, test, _ = open_split(table, split, methods=names, seed=ask["seed"], dtype=np.float64)
-        widths.setdefault(train.features.shape[1], {})[fold] = train, test
     found = []
-    for folds in widths.values():
+    for folds in open_folds(ask, shared, names, "float64"):
         stacked = Ready.stacked([Ready.of(train) for train, _ in folds.values()])
         ready = dict(zip(folds, stacked, strict=True))
         tests = {fold: test for fold, (_, test) in folds.items()}

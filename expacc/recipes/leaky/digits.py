@@ -107,12 +107,7 @@ def digits_data(
 ) -> Data:
     """The folds of an item: '1', '2' … with development rows, or 'all' training rows.
 
-    Args:
-        digits: pictures.
-        ask: the payload.
-        names: to seal the test rows for.
-        largest: the value of a white pixel.
-        label_noise: the chance of a label to be drawn anew.
+    ``names`` are those to seal the test rows for; the rest is as for ``Digits.learn``.
     """
     whole = digits.learn(largest=largest, label_noise=label_noise, seed=ask["seed"])
     everyone = torch.arange(len(whole))

@@ -15,8 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from expacc.compare.serialize import pack_splits, pack_table, unpack_split, unpack_table
-from expacc.data import SealedTest, Split, Table, TrainRows, derive_seed, find_tables, open_split
+from expacc.compare.serialize import pack_splits, pack_table
+from expacc.data import Split, Table, derive_seed
 from expacc.recipes.leaky import (
     LEAKY,
     LEVEL,
@@ -30,7 +30,14 @@ from expacc.recipes.leaky import (
 )
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section, number_of
 from expacc.recipes.paper import Layout, load_paper, numbers
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
+from expacc.recipes.recipe import (
+    RecipeOptions,
+    Work,
+    missing_data,
+    need_data,
+    open_folds,
+    tables_of,
+)
 from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.report.panels import Line, Panel, power
 from expacc.report.words import NONE, listed, looks, p_text, p_value_text, signed
@@ -115,15 +122,8 @@ def plan(options: RecipeOptions) -> Work:
 
 def _read_tables(folder: Path) -> dict[str, Table]:
     """The tables of the folder that come with 5×2 folds: the paper's in its order, then others."""
-    try:
-        found, _ = find_tables(folder)
-    except ValueError:  # an empty folder
-        return {}
-    tables = {}
-    for one in found:
-        if one.kind == "split5x2":
-            name = table_of(one.name)
-            tables[name] = replace(one.read(), name=name)
+    found = {table_of(one.name): one for one in tables_of(folder, "split5x2")}
+    tables = {name: replace(one.read(), name=name) for name, one in found.items()}
     known = [name for name in NAMES if name in tables]
     return {name: tables[name] for name in [*known, *sorted(set(tables) - set(NAMES))]}
 
@@ -137,16 +137,10 @@ def _named(table: Table) -> list[Split]:
 
 
 def _open(ask: Ask, shared: Shared, names: Sequence[str]) -> list[Data]:
-    """The folds by width: a column that is constant in a half is left out there."""
-    table = unpack_table(ask["table"], shared)
-    widths: dict[int, dict[str, tuple[TrainRows, TrainRows | None, SealedTest]]] = {}
-    for fold in ask["folds"]:
-        split = unpack_split(ask["table"], fold, shared)
-        train, test, _ = open_split(table, split, methods=names, seed=ask["seed"])
-        if train.validation is None:
-            raise ValueError(f"{fold} of {ask['table']} must have validation rows; it has none.")
-        widths.setdefault(train.features.shape[1], {})[fold] = (train, train.validation, test)
-    return [stacked(folds) for folds in widths.values()]
+    return [
+        stacked({fold: (train, train.validation, test) for fold, (train, test) in folds.items()})
+        for folds in open_folds(ask, shared, names)
+    ]
 
 
 def _run(ask: Ask, data: Data, place: Place) -> Run:

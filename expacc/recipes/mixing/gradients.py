@@ -19,7 +19,7 @@ from torch import Tensor
 from expacc.functional import expected_error, mixed_expected_error
 from expacc.recipes.page import Claim, Comparison, Number, Page
 from expacc.recipes.paper import Layout, load_paper
-from expacc.recipes.recipe import RecipeOptions, Work, final_row
+from expacc.recipes.recipe import RecipeOptions, Work, failed_row, final_row
 from expacc.report.figures import Chart
 from expacc.report.panels import Line, Panel
 from expacc.report.words import INK, NONE, SCALE, listed, looks
@@ -45,7 +45,7 @@ QUICK_CLASSES = (2, 10)
 def plan(options: RecipeOptions) -> Work:
     """An item per mix, and one for what the text says."""
     classes = QUICK_CLASSES if options.quick else CLASSES
-    shared = {"classes": list(classes), "seed": options.seed}
+    shared = {"classes": list(classes), "seed": options.seed, "loss": "mixed_expected_error"}
     items = [
         WorkItem(
             f"mix-{ce:.3g}-{error:.3g}",
@@ -56,19 +56,14 @@ def plan(options: RecipeOptions) -> Work:
     return Work(
         items=(*items, WorkItem("text", {"part": "text", **shared})),
         executor="expacc.recipes.mixing.gradients:execute",
-        failed_rows=failed_rows,
+        failed_rows=failed_row,
         facts={"classes": list(classes)},
     )
 
 
 def _row(item: WorkItem, name: str, **more: Any) -> Row:
-    return final_row(item, name, table=item.payload["part"], loss="mixed_expected_error", **more)
-
-
-def failed_rows(item: WorkItem, reason: str) -> list[Row]:
-    """The row of an item that gave none."""
-    weights = {k: v for k, v in item.payload.items() if k.endswith("_weight")}
-    return [_row(item, "failed", numbers=weights, failure=reason)]
+    asked = item.payload
+    return final_row(item, name, table=asked["part"], loss=asked["loss"], **more)
 
 
 def execute(item: WorkItem, shared: Shared) -> list[Row]:

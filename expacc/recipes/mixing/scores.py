@@ -45,13 +45,7 @@ class Scores:
 
 
 def scores_of(rows: Sequence[Row], shape: str, folds: dict[str, Sequence[str]]) -> Scores:
-    """Gather the scores of an architecture.
-
-    Args:
-        rows: of the study, all or a part.
-        shape: which architecture.
-        folds: of each table, as planned.
-    """
+    """Gather the scores of an architecture; ``folds`` are those of each table, as planned."""
     found: dict[str, dict[tuple[int, str, str], float]] = defaultdict(dict)
     begun: set[str] = set()
     seeds: set[int] = set()

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from expacc.data import SealedTest, Table, TrainRows, find_tables
+from expacc.data import SealedTest, Table, TrainRows
 from expacc.functional.softmax import focus_weights
 from expacc.recipes.paper import load_paper
-from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data
+from expacc.recipes.recipe import RecipeOptions, Work, missing_data, need_data, tables_of
 from expacc.recipes.sweep import Ask, Data, Place, Sweep, grid, stacked
 from expacc.runner.items import Shared, WorkItem
 from expacc.schedules import focus_constant, focus_gradual, focus_switch
@@ -152,17 +152,12 @@ def _parts(size: Shape, shape: str, folds: list[str], seeds: int) -> list[list[s
 def read_tables(folder: Path, most: int | None = None) -> tuple[dict[str, Table], list[str]]:
     """The folder's tables by name, and a sentence for each that has no fold to use.
 
-    Args:
-        folder: with one folder per table.
-        most: read so many of the smallest only.
+    ``most`` reads so many of the smallest only.
 
     Raises:
         ValueError: there are none at all.
     """
-    try:
-        found = [one for one in find_tables(folder)[0] if one.kind == "uci121"]
-    except ValueError:  # an empty folder
-        found = []
+    found = tables_of(folder, FOLDER)
     if not found:
         raise ValueError(missing_data(FOLDER, *TABLES))
     if most is not None:

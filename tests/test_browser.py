@@ -1,4 +1,5 @@
-"""The report in a real browser: every chart shows, nothing runs, nothing leaves the page.
+"""The pages of a comparison and of a recipe in a real browser: all of it shows, nothing runs,
+nothing leaves the page.
 
 Chromium is installed where it is missing and we may; elsewhere these tests are skipped.
 """
@@ -7,11 +8,16 @@ import os
 import shutil
 import subprocess
 
+import fake_recipes
 import pytest
 from playwright import sync_api
 from study_samples import PAYLOADS, hostile, sample
+from test_recipes_frame import hostile_result
+from test_recipes_frame import sample as recipe_sample
 
 from expacc.compare.page import write_report
+from expacc.recipes.recipe import Failure
+from expacc.recipes.results import write_book, write_files
 
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -62,6 +68,25 @@ def reports(tmp_path_factory):
     return {name: write_report(record, folder / name) for name, record in records.items()}
 
 
+@pytest.fixture(scope="module")
+def pages(reports, tmp_path_factory):
+    """Those of comparisons, of recipes, and the book of recipes."""
+    out = tmp_path_factory.mktemp("reproduce")
+    whole = recipe_sample(
+        command="expacc reproduce fake-one --data " + "long/" * 40,
+        machines=("A processor with rather a long name, 2 cores",),
+        failures=(Failure("exact on car", "diverged at step 3", 2),),
+        missing=("mnist is missing: https://storage.googleapis.com/" + "x" * 80,),
+        runs=12,
+    )
+    write_files(whole, out / "fake-one")
+    write_files(hostile_result(), out / "fake-alone")
+    known = {one.name: one for one in fake_recipes.RECIPES}
+    book = write_book(out, known, left_out={"fake-data": PAYLOADS[0]})
+    recipe, bad = (out / name / "page.html" for name in ("fake-one", "fake-alone"))
+    return {**reports, "recipe": recipe, "hostile recipe": bad, "book": book}
+
+
 class Visit:
     """An open page, with every request it made and every message it wrote."""
 
@@ -95,8 +120,36 @@ CHARTS = {
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+@pytest.mark.parametrize("name", ["one", "many", "hostile", "recipe", "hostile recipe", "book"])
+def test_nothing_runs_and_nothing_is_asked_for(browser, pages, name, width):
+    """Thirty payloads do nothing, whatever is opened, pointed at and chosen."""
+    assert len(PAYLOADS) >= 30
+    with Visit(browser, pages[name], width=width) as visit:
+        page = visit.page
+        for place in page.locator("summary").all():
+            if place.is_visible():
+                place.click()
+        page.mouse.move(300, 300)
+        page.keyboard.press("Tab")
+        page.wait_for_timeout(300)
+        assert visit.messages == []
+        assert visit.requests == [visit.url]
+        assert page.url.split("#")[0] == visit.url
+        assert page.evaluate("window.hit") is None
+        assert page.title() != "hit"
+        assert page.evaluate("document.scripts.length") == 0
+        inside = "document.querySelectorAll('iframe,img,form,object,embed').length"
+        assert page.evaluate(inside) == 0
+        sideways = page.evaluate("document.documentElement.scrollWidth")
+        assert sideways <= width, "only tables may scroll sideways, within themselves"
+        if "hostile" in name:
+            words = page.evaluate("document.body.textContent.replace(/\\s+/g, ' ')")
+            assert [text for text in PAYLOADS[:29] if " ".join(text.split()) not in words] == []
+
+
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
 @pytest.mark.parametrize("name", CHARTS)
-def test_every_chart_shows_and_nothing_is_asked_for(browser, reports, name, width):
+def test_every_chart_shows(browser, reports, name, width):
     with Visit(browser, reports[name], width=width) as visit:
         shown = visit.page.evaluate(
             """() => [...document.querySelectorAll("main figure")].map(figure => {
@@ -107,10 +160,6 @@ def test_every_chart_shows_and_nothing_is_asked_for(browser, reports, name, widt
         )
         both = {"columns", "curves", "reliability", "confusion", "search"}
         assert dict(shown) == dict.fromkeys(CHARTS[name] | both, 1)
-        assert visit.messages == []
-        assert visit.requests == [visit.url]
-        sideways = visit.page.evaluate("document.documentElement.scrollWidth")
-        assert sideways <= width, "only tables may scroll sideways, within themselves"
 
 
 def test_letters_in_charts_are_readable_on_a_phone(browser, reports):
@@ -166,41 +215,46 @@ def test_dark_mode_repaints_the_charts(browser, reports):
     assert colours[False]["marker"] != colours[True]["marker"]
 
 
-def test_it_prints(browser, reports):
-    with Visit(browser, reports["one"], dark=True) as visit:
+@pytest.mark.parametrize("name", ["one", "recipe", "book"])
+def test_it_prints_as_by_day(browser, pages, name):
+    colour = "getComputedStyle(document.body).backgroundColor"
+    with Visit(browser, pages[name]) as visit:
+        day = visit.page.evaluate(colour)
+    with Visit(browser, pages[name], dark=True) as visit:
+        assert visit.page.evaluate(colour) != day
+        assert visit.messages == []
         visit.page.emulate_media(media="print")
+        assert visit.page.evaluate(colour) == "rgb(255, 255, 255)"
         assert not visit.page.locator("nav.contents").is_visible()
-        background = "getComputedStyle(document.body).backgroundColor"
-        assert visit.page.evaluate(background) == "rgb(255, 255, 255)"
-        assert visit.page.locator("#folds .wide svg").is_visible()
-        assert not visit.page.locator("#folds .narrow svg").is_visible()
+        if name == "one":
+            assert visit.page.locator("#folds .wide svg").is_visible()
+            assert not visit.page.locator("#folds .narrow svg").is_visible()
         assert visit.page.pdf(format="A4").startswith(b"%PDF")
 
 
 @pytest.mark.parametrize("width", [1280, 360])
-def test_thirty_payloads_do_nothing(browser, reports, width):
-    assert len(PAYLOADS) >= 30
-    with Visit(browser, reports["hostile"], width=width) as visit:
-        page = visit.page
-        for place in page.locator("summary").all():
-            if place.is_visible():
-                place.click()
-        page.mouse.move(300, 300)
-        page.keyboard.press("Tab")
-        page.wait_for_timeout(300)
-        assert visit.messages == []
-        assert visit.requests == [visit.url]
-        assert page.url.split("#")[0] == visit.url
-        assert page.evaluate("window.hit") is None
-        assert page.title() != "hit"
-        assert page.evaluate("document.scripts.length") == 0
-        assert (
-            page.evaluate("document.querySelectorAll('iframe,img,form,object,embed').length") == 0
+def test_the_chart_and_every_verdict_of_a_recipe_show(browser, pages, width):
+    with Visit(browser, pages["recipe"], width=width) as visit:
+        seen = visit.page.evaluate(
+            """() => [...document.querySelectorAll("figure svg[role=img]")]
+                .filter(svg => svg.getBoundingClientRect().height > 100).length"""
         )
-        words = page.evaluate("document.body.textContent.replace(/\\\\s+/g, ' ')")
-        missing = [text for text in PAYLOADS[:29] if " ".join(text.split()) not in words]
-        assert missing == []
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen == 1
+        places = visit.page.locator("table.beside .verdict").all()
+        shown = [place.inner_text() for place in places if place.is_visible()]
+        claims = ["holds", "does not hold", "not run"]
+        assert shown == [*claims, "within", "new", "above", "new", "below", "new", "below"]
+        inside = "e => e.getBoundingClientRect().right <= window.innerWidth"
+        assert all(place.evaluate(inside) for place in places), "on a phone, too"
+
+
+def test_the_book_leads_to_the_page(browser, pages):
+    with Visit(browser, pages["book"]) as visit:
+        assert PAYLOADS[0] in visit.page.locator("main").inner_text()
+        visit.page.get_by_role("link", name="fake-one").click()
+        assert visit.page.title() == "Accuracy of EXACT"
+        assert visit.page.url == pages["recipe"].as_uri()
+        assert visit.messages == []
 
 
 def test_a_hostile_table_is_named_in_the_title(browser, reports):
