@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.datasets import (
@@ -423,10 +424,9 @@ def test_scikit_learns_checks(estimator, check, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_matrix"])
 def test_sparse_features_are_those_of_the_dense_table(kind, monkeypatch):
-    sparse = pytest.importorskip("scipy.sparse")
     dense = np.random.default_rng(0).integers(0, 2, (60, 5)).astype(float)
     labels = (dense.sum(axis=1) > 2).astype(int)
-    features = getattr(sparse, kind)(dense)
+    features = getattr(scipy.sparse, kind)(dense)
     one = AccuracyClassifier(loss="leaky_expected_error").fit(features, labels)
     two = AccuracyClassifier(loss="leaky_expected_error").fit(dense, labels)
     np.testing.assert_array_equal(one.predict_proba(features), two.predict_proba(dense))
