@@ -310,6 +310,23 @@ def genes(r, i):
     return [pick(r, *"+-"), normal(r), f"gene{i}", "".join(pick(r, *"acgt") for _ in range(57))]
 
 
+def staff(r, i):
+    return [normal(r, 0.6, 0.2), whole(r, 2, 8), odds(r, 0.24, 1, 0), odds(r, 0.1, 1, 0),
+            pick(r, "sales", "hr"), pick(r, "low", "medium", "high")]  # fmt: skip
+
+
+def bare_mushrooms(r, i):
+    return [odds(r, 0.48, "p", "e"), *(pick(r, *"xbsfkc") for _ in range(5)), pick(r, *"dgmpuw")]
+
+
+def plants(r, i):
+    return [normal(r), normal(r), normal(r), f"species {i % 80}"]
+
+
+def few(r, i):
+    return [normal(r), normal(r), normal(r, digits=6)]
+
+
 CASES = {
     # called like a target, elsewhere
     "titanic": Case(
@@ -358,6 +375,18 @@ CASES = {
     "wdbc": Case(table("", wdbc), first="column 2", doubt="regression", options={"header": False}, out=("column 1",)),
     "0 and 1 in the middle": Case(table("a,b,hit,c,d", coded), first="hit", doubt="regression"),
     "promoters": Case(table("", genes), first="column 1", options={"header": False}),
+    "mushrooms, bare": Case(table("", bare_mushrooms), first="column 1", options={"header": False},
+                            doubt="two classes that no other column has"),
+    "staff": Case(table("satisfaction,projects,left,promoted,Department,salary", staff), first="left"),
+    "few rows of numbers": Case(table("a,b,y", few), doubt="15 different numbers in 15 rows", rows=15),
+    "numbers in parts": Case(
+        table("a,kind,c,dose", lambda r, i: [normal(r), pick(r, *"pq"), normal(r), pick(r, 0.5, 1, 2.5)]),
+        first="kind", doubt="not whole",
+    ),
+    "credit": Case(
+        table("Creditability,Duration,Purpose,Foreign", lambda r, i: [odds(r, 0.7, 1, 0), whole(r, 4, 70),
+              whole(r, 0, 10), pick(r, 1, 2)]), first="Creditability",
+    ),
     # the odd one out
     "balance scale": Case(table("", balance), first="column 1", options={"header": False}),
     "letters": Case(table("", letters), first="column 1", options={"header": False}, rows=600),
@@ -389,6 +418,7 @@ CASES = {
     "ionosphere": Case(table("", ionosphere), "column 10", options={"header": False}),
     "pima": Case(table("Pregnancies,Glucose,BMI,Pedigree,Outcome", pima), "Outcome"),
     "pima, bare": Case(table("", pima), "column 5", options={"header": False}),
+    "many species": Case(table("a,b,c,kind", plants), "kind"),
     "weather": Case(table("Date,Temp,RainToday,RainTomorrow", weather), "RainTomorrow"),
     "wells": Case(table("id,funder,installer,status_group", wells), "status_group", out=("id",)),
     "fraud": Case(table("Time,V1,V2,V3,V4,V5,Amount,Class", fraud), "Class"),

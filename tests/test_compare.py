@@ -29,6 +29,7 @@ from expacc.compare.training_budget import (
 from expacc.compare.work import best_trial
 from expacc.data import read_table
 from expacc.report.words import DEFAULT_LOSSES
+from expacc.runner import items
 from expacc.runner.rows import Row
 from expacc.training import LOSS_NAMES
 
@@ -136,6 +137,15 @@ def test_tables_and_splits_survive_the_parcel(iris, study):
     assert len(split.train) + len(split.test) == 150
     assert pack_table(again).keys() == pack_table(iris).keys()
     assert pack_splits("iris", [split])
+
+
+def test_a_part_tells_how_far_it_is(study):
+    told = []
+    items.listen(told.append)
+    rows = work.execute(study.items[0], study.shared)
+    items.listen(lambda _: None)
+    assert len(told) > 2
+    assert 0 < sum(told[:-1]) < sum(told) <= len(rows)
 
 
 def test_every_loss_has_the_same_budget(rows):

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from sklearn.base import clone
 from sklearn.datasets import (
@@ -444,3 +445,16 @@ def test_refusals(call, says):
 def test_scikit_learns_checks(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # or those with array_api_dispatch are skipped
     check(estimator)
+
+
+@pytest.mark.parametrize("kind", ["csr_matrix", "csc_array", "coo_matrix"])
+def test_sparse_features_are_those_of_the_dense_table(kind, monkeypatch):
+    dense = np.random.default_rng(0).integers(0, 2, (60, 5)).astype(float)
+    labels = (dense.sum(axis=1) > 2).astype(int)
+    features = getattr(scipy.sparse, kind)(dense)
+    one = AccuracyClassifier(loss="leaky_expected_error").fit(features, labels)
+    two = AccuracyClassifier(loss="leaky_expected_error").fit(dense, labels)
+    np.testing.assert_array_equal(one.predict_proba(features), two.predict_proba(dense))
+    monkeypatch.setattr("expacc.estimator.inputs.MOST_VALUES", 299)
+    with pytest.raises(ValueError, match=r"at most 299 values once it is dense.* 60 × 5"):
+        one.predict(features)

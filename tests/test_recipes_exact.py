@@ -382,6 +382,35 @@ def test_test_rows_leave_no_trace_in_the_search(data, short):
     assert found[:4] == found[4:]
 
 
+@pytest.mark.parametrize("method", ["exact", "cross_entropy"])
+def test_splits_whose_features_differ_in_number_train_together(tmp_path, short, method):
+    rare = np.random.default_rng(0).permutation(120) // 2  # each level on two rows
+    lines = "".join(
+        f"{'ab'[place % 2]},r{level if level < 9 else 0},{'pq'[(place + level) % 2]}\n"
+        for place, level in enumerate(rare)
+    )
+    (tmp_path / "car.data").write_text(lines)
+    table = read_uci(tmp_path, "car")
+    order = np.random.default_rng(1).permutation(120)
+    folds = [
+        replace(split_of(table), name=str(n), train=np.delete(order, cut), test=order[cut])
+        for n, cut in enumerate(np.split(np.arange(120), 5))
+    ]
+    widths = {open_split(table, fold, methods=["m"])[2].width for fold in folds}
+    assert len(widths) > 1
+    item = SWEEP.item(
+        method,
+        RecipeOptions(),
+        table="car",
+        folds=[fold.name for fold in folds],
+        settings={method: [s.record() for s in settings_of(method, 1, 0, "car")]},
+    )
+    rows = execute(item, pack_table(table) | pack_splits("car", folds))
+    finals = [row for row in rows if row.kind == "final"]
+    assert {row.fold for row in finals} == {fold.name for fold in folds}
+    assert not any(row.failure for row in rows)
+
+
 def test_trials_are_alike_for_every_loss():
     losses = [method for method in METHODS if method != "logistic_regression"]
     trials = {method: settings_of(method, 50, 0, "car") for method in losses}

@@ -1,7 +1,10 @@
 """Rows with wrong labels come first, and only models that did not see a row may judge it."""
 
+import base64
 import csv
 import io
+import json
+import zlib
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 from study_samples import sample
 
+from expacc.compare.page_rows import suspect_table
 from expacc.compare.suspects import pack_source, rank_rows, suspects, suspects_csv
 from expacc.runner.rows import Predictions, Row
 
@@ -108,3 +112,28 @@ def test_the_file_lists_every_doubted_row():
     labels = {line["given"] for line in lines} | {line["suggested"] for line in lines}
     assert "'=cmd()" in labels, "a spreadsheet would run it"
     assert "=cmd()" not in labels
+
+
+def test_the_page_shows_lines_and_cells_and_accuses_no_rare_class():
+    record = sample(wrong_share=0.05, trials=0, rows=120, classes=3)
+    facts = record.tables["digits"]
+    lines = [7 + 2 * row for row in range(facts.rows)]
+    source = {"first": 0, "lines": lines, "columns": {"=x": [f"v{n}" for n in lines]}}
+    packed = base64.b64encode(zlib.compress(json.dumps(source).encode())).decode()
+    record = replace(record, tables={"digits": replace(facts, source=packed)})
+    found = suspects(record, "digits")
+    shown = suspect_table(record, [found], {})
+    first = shown["parts"][0][0]
+    assert first["place"] == str(lines[found.rows[0]])
+    assert first["cells"] == f"=x v{lines[found.rows[0]]}"
+    assert (shown["title"], shown["notes"]) == ("Labels worth a second look", [])
+    text = suspects_csv(record, [found])
+    assert text.splitlines()[0].endswith(",'=x")
+    rare = np.bincount(found.given).argmin()
+    wrong = replace(found, against=np.where(found.given == rare, found.judged, 0))
+    kept = np.append(np.flatnonzero(found.given == rare)[:10], np.flatnonzero(found.given != rare))
+    parts = ("rows", "belief", "score", "given", "suggested", "against", "judged")
+    few = replace(wrong, **{name: getattr(wrong, name)[kept] for name in parts})
+    shown = suspect_table(record, [few], {})
+    assert shown["folded"]
+    assert "10 of these 10 rows are of the class" in shown["notes"][0]

@@ -5,6 +5,8 @@ import pickle
 import pytest
 from family import CASES
 
+from expacc.cli import main
+from expacc.cli.screen import Screen
 from expacc.data import read_table
 from expacc.data.target import TargetError
 
@@ -34,6 +36,25 @@ def test_the_right_column_or_a_question(write, name):
         assert [one.name for one in found.candidates][:1] == ([case.first] if case.first else [])
         assert "\n" not in str(found)
         assert pickle.loads(pickle.dumps(found)).candidates == found.candidates
+        if not case.first:
+            return
         table = read_table(path, target=case.first, **case.options)
         assert dict(found.candidates[0].classes) == table.target.counts()
     assert {entry.name for entry in table.dropped} >= {*case.out}
+
+
+def test_the_command_line_lists_candidates_with_commands_or_asks(
+    write, tmp_path, monkeypatch, capsys
+):
+    write(CASES["titanic"].content(), "titanic.csv")
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "titanic.csv", "--repeats", "3"]) == 2
+    said = capsys.readouterr().err
+    assert "1  Survived: 0 " in said
+    assert "expacc compare titanic.csv --repeats 3 --target Survived" in said
+    monkeypatch.setattr(Screen, "can_ask", True)
+    for typed, taken in (("1", "Survived"), ("Pclass", "Pclass"), ("12", ""), ("", "")):
+        monkeypatch.setattr(Screen, "ask", lambda *_, typed=typed: typed)
+        assert main(["inspect", "titanic.csv"]) == (0 if taken else 2)
+        said = capsys.readouterr()
+        assert f"target '{taken}'" in said.out or ("target must be" in said.err and not taken)

@@ -210,13 +210,17 @@ def _read_or_ask(
         if not screen.can_ask:
             screen.warn(f"     {shell([*command, '--target', one.name])}")
     if refusal.more:
-        screen.warn(f"     {refusal.more} more columns hold classes.")
+        more = "column holds" if refusal.more == 1 else "columns hold"
+        screen.warn(f"     {refusal.more} more {more} classes.")
     if screen.can_ask:
         answer = screen.ask(f"The target, 1 to {len(candidates)} or a name (Enter stops): ")
         if answer:
-            chosen = answer if answer.isdecimal() else ""
-            if chosen and 1 <= int(chosen) <= len(candidates):
-                answer = candidates[int(chosen) - 1].name
+            if answer.isdecimal() and not 1 <= int(answer) <= len(candidates):
+                raise UsageError(
+                    f"the target must be 1 to {len(candidates)} or a name; got {answer}."
+                )
+            if answer.isdecimal():
+                answer = candidates[int(answer) - 1].name
             return found.read(**{**reading, "target": answer})
     raise UsageError(f"{source}: the target must be named: --target COLUMN.")
 

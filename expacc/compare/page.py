@@ -13,6 +13,7 @@ from expacc.compare.leaderboard import (
     leaderboard_json,
 )
 from expacc.compare.leaderboard_table import Entry
+from expacc.compare.page_rows import suspect_table
 from expacc.compare.page_tables import (
     board_table,
     class_table,
@@ -24,7 +25,7 @@ from expacc.compare.page_tables import (
     test_table,
 )
 from expacc.compare.record import StudyRecord, majority_of
-from expacc.compare.suspects import Suspects, suspects, suspects_csv
+from expacc.compare.suspects import SourceRows, Suspects, suspects, suspects_csv
 from expacc.files import write_whole
 from expacc.plain import plain
 from expacc.report.words import (
@@ -42,7 +43,6 @@ from expacc.report.words import (
     share_text,
 )
 
-MOST_SUSPECTS, FIRST_SUSPECTS = 20, 8  # listed, and of them before the rest is folded away
 MOST_NOISY = 6  # leaderboards with wrong labels on a page
 BADGES = {
     "better": "Better than cross entropy",
@@ -92,11 +92,14 @@ def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dic
     look = looks({REFERENCE, *OUTSIDE} | {row.loss for row in record.rows} | _asked(record))
     spotlight = board.spotlight
     winner = board.rival(spotlight)
+    importance = {one.table: one.matters.importance for one in board.boards if one.matters}
     charts = charts_of(record, board, look)
     split = charts.confusion
     matrix = None
     if split is not None and winner is not None:
-        matrix = confusion_table(split, winner.name, spotlight.table)
+        source = SourceRows.of(record.tables[spotlight.table])
+        cells = importance.get(spotlight.table, {})
+        matrix = confusion_table(split, winner.name, spotlight.table, source, cells)
     overall = board.overall
     head, rows = overall_table(overall) if overall else board_table(board.boards[0])
     failures, failures_left = failure_table(board.failures)
@@ -122,7 +125,7 @@ def _page(record: StudyRecord, board: Leaderboard, found: list[Suspects]) -> dic
         "charts": charts.runs,
         "confusion": matrix,
         "last_charts": charts.last,
-        "suspects": _suspect_table(record, found),
+        "suspects": suspect_table(record, found, importance),
         "failures": failures,
         "failures_left": failures_left,
         "command": record.command,
@@ -304,44 +307,6 @@ def _leaderboard_caption(board: Leaderboard) -> str:
         "worse than cross entropy beyond chance; grey is not told apart. What was run beside the "
         f"losses is not tested.{noise}"
     )
-
-
-def _suspect_table(record: StudyRecord, found: list[Suspects]) -> dict[str, Any] | None:
-    kept = [one for one in found if len(one.rows)]
-    if not kept:
-        return None
-    total = sum(int(one.disbelieved.sum()) for one in kept)
-    tested = sum(len(one.rows) for one in kept)
-    listed = sorted(
-        (
-            (-float(one.score[i]), place, i)
-            for place, one in enumerate(kept)
-            for i in one.disbelieved.nonzero()[0][:MOST_SUSPECTS].tolist()
-        )
-    )[:MOST_SUSPECTS]
-    rows = []
-    for _, place, i in listed:
-        one, facts = kept[place], record.tables[kept[place].table]
-        rows.append(
-            {
-                "table": one.table,
-                "row": int(one.rows[i]),
-                "given": facts.classes[int(one.given[i])],
-                "suggested": facts.classes[int(one.suggested[i])],
-                "belief": f"{float(one.belief[i]) * 100:.1f}",
-                "against": f"{int(one.against[i])} of {int(one.judged[i])}",
-            }
-        )
-    judges = ", ".join(loss_name(loss) for loss in kept[0].losses)
-    most = f" The {len(rows)} most suspect are listed." if total > len(rows) else ""
-    return {
-        "several": len(record.tables) > 1,
-        "parts": [part for part in (rows[:FIRST_SUSPECTS], rows[FIRST_SUSPECTS:]) if part],
-        "caption": f"Of {tested} rows, {total} carry a label that no model trained for accuracy "
-        f"predicted ({judges}; each model judged only rows that it was not trained on). Such a "
-        f"label may be wrong, or the row may just be hard: look at it.{most} Rows are numbered "
-        f"from 0; suspects.csv has every row that at least one model doubts.",
-    }
 
 
 def _footer(record: StudyRecord) -> str:

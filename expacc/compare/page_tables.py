@@ -2,7 +2,7 @@
 
 import shlex
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,10 @@ import numpy as np
 from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.overall import Overall, OverallEntry
+from expacc.compare.page_rows import cells_of, place_of
 from expacc.compare.record import StudyRecord, majority_of
 from expacc.compare.standing import LAST
+from expacc.compare.suspects import SourceRows
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
@@ -242,7 +244,13 @@ def _count(number: float) -> str:
     return f"{number:.0f}" if abs(number - round(number)) < 0.05 else f"{number:.1f}"
 
 
-def confusion_table(found: "Confusion", winner: str, table: str) -> Values:
+def confusion_table(
+    found: "Confusion",
+    winner: str,
+    table: str,
+    source: SourceRows,
+    importance: Mapping[str, float],
+) -> Values:
     """The confusion matrix with shades, and the rows that changed."""
     largest = float(np.abs(found.change).max()) or 1.0
     rows = []
@@ -262,18 +270,26 @@ def confusion_table(found: "Confusion", winner: str, table: str) -> Values:
                     "shade": f"{shade}{' diagonal' if given == said else ''}".strip(),
                 }
             )
-        rows.append({"name": name, "cells": cells})
+        rows.append({"name": plain(name, 18), "cells": cells})
 
     def part(title: str, changed: Sequence["Changed"]) -> Values:
         more = f", the clearest {MOST_ROWS}" if len(changed) > MOST_ROWS else ""
-        return {"title": f"{title}: {len(changed)}{more}", "rows": changed[:MOST_ROWS]}
+        rows = [
+            {
+                "row": row,
+                "place": place_of(source, row.row),
+                "cells": cells_of(source, row.row, importance),
+            }
+            for row in changed[:MOST_ROWS]
+        ]
+        return {"title": f"{title}: {len(changed)}{more}", "rows": rows}
 
     # A row may be right in some repeats and wrong in others, so gains are sums of shares.
     net = sum(row.winner_right - row.reference_right for row in (*found.gained, *found.lost))
     return {
         "winner": winner,
         "table": table,
-        "classes": found.classes,
+        "classes": [plain(name, 18) for name in found.classes],
         "rows": rows,
         "finding": f"On {len(found.gained)} rows {winner} is right more often, on "
         f"{len(found.lost)} less often; net {'+' if net >= 0 else '−'}{_count(abs(net))} rows.",

@@ -98,6 +98,9 @@ LEAST = 1e-7  # of a probability: a forest of a hundred trees says 0 where it me
 
 def execute_references(item: WorkItem, shared: Shared) -> list[Row]:
     """Run what the item names; one row each, with a reason where one fails."""
+    import sklearn.ensemble
+    import sklearn.linear_model  # noqa: F401 # not in the time of the first one
+
     asked = item.payload
     table = unpack_table(asked["table"], shared)
     split = unpack_split(asked["table"], asked["fold"], shared)

@@ -32,7 +32,7 @@ from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.estimator.saving import cv_results
 from expacc.registry.spec import REFERENCE
-from expacc.runner.items import Shared, WorkItem
+from expacc.runner.items import Shared, WorkItem, tell_progress
 from expacc.runner.rows import Row
 from expacc.schedules import geometric
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
@@ -167,6 +167,7 @@ class FoldTrainer:
             self.rows, list(runs.values()), config, device=self.asked.get("device", "cpu")
         )
         each = (time.perf_counter() - start) / len(runs)
+        tell_progress(len(runs) / len(self.inner))
         return {tag: (one, each) for tag, one in zip(runs, found, strict=True)}
 
     def search(self) -> tuple[list[Row], Best]:

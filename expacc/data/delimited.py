@@ -117,7 +117,8 @@ class _Reader:
         if not self.width:
             raise NoRows(self.name, "there is no line with content.")
         if not self.store.rows:
-            names = self.header[0] if self.header else ()
+            header = self.header
+            names = name_columns(self.name, header[0], header[2], header[1])[0] if header else ()
             raise NoRows(
                 self.name, "there is a header but no row of data.", names, line=self.first_line
             )

@@ -136,12 +136,14 @@ class Preprocessor:
     @property
     def places(self) -> dict[str, Rows]:
         """Column → the places among the outputs of what it became; none if it was left out."""
-        found = {entry.name: np.arange(0) for entry in self.dropped}
-        found |= {step.name: np.arange(place, place + 1) for place, step in enumerate(self.numbers)}
-        start = len(self.numbers)
-        for step in self.categories:
-            found[step.name] = np.arange(start, start + len(step.levels))
-            start += len(step.levels)
+        widths = [(step.name, 1) for step in self.numbers]  # several of a date
+        widths += [(step.name, len(step.levels)) for step in self.categories]
+        widths += [(step.name, len(step.words)) for step in self.texts]
+        found, start = {entry.name: np.arange(0) for entry in self.dropped}, 0
+        for name, width in widths:
+            more = np.arange(start, start + width)
+            found[name] = np.append(found.get(name, more[:0]), more)
+            start += width
         return found
 
     def transform(

@@ -24,6 +24,7 @@ SOME_ROWS = 20  # so few tell nothing of what is different in each
 MOST_CANDIDATES = 5
 MOST_CLASSES = 6  # that a candidate shows
 _MOST_OTHERS = 300  # that are compared with the last one
+_MANY = "many for classes"
 _SAMPLE = 20_000  # rows that a column is judged by
 
 _NAMED = re.compile(
@@ -31,12 +32,14 @@ _NAMED = re.compile(
     "species|variety|spam|ham|sentiment|attrition|fraud|poisonous|edible|malignant|stroke|"
     "heartdisease|cardio|potability|transported|defaulted|deposit|subscribed|purchased|"
     "clicked|canceled|cancelled|readmitted|approved|loanstatus|creditrisk|bankrupt|toxic|"
-    "groundtruth|ytrue|nobeyesdad|satisfied|classification|prediction|response|diagnose|"
+    "truth|groundtruth|ytrue|nobeyesdad|satisfied|classification|prediction|response|diagnose|"
+    "creditability|creditworthiness|kredit|goodbad|died|death|dead|survive|survival|vote|voted|"
     "klasse|ziel|zielvariable|etikett|classe|cible|etiquette|clase|objetivo|etiqueta|esito"
 )
 _MAYBE = re.compile(
     "type|category|status|quality|result|income|rating|grade|group|risk|disease|genre|"
-    "activity|default|left|gender|sex|digit|letter|num|decision|level|satisfaction|revenue"
+    "activity|default|left|gender|sex|digit|letter|num|decision|level|satisfaction|revenue|"
+    "party|choice|deny|denied|admit|admitted|hired|promoted|won|win|winner|released|purchase"
 )
 _BEFORE, _BEHIND = (
     {"is", "has", "was", "the", "true", "gold"},
@@ -44,7 +47,8 @@ _BEFORE, _BEHIND = (
 )
 _FEATURE = re.compile(
     r"(index|idx|row|rownum|rownames?|nr|no|number|year|month|day|weekday|hour|age|zip|zipcode|"
-    r"postcode|lat|latitude|lon|lng|long|longitude|price|amount|count|weight|height|width|length)"
+    r"postcode|lat|latitude|lon|lng|long|longitude|price|amount|count|freq|frequency|total|size|"
+    r"weight|height|width|length|salary|sex|gender|race|ethnicity|department|region|country|city)"
 )
 
 
@@ -138,9 +142,19 @@ class _Judged:
                 return "numbers the rows" if unnamed else "is different in every row: an identifier"
             if self.is_regression:
                 return f"holds {found:,} different numbers: to predict it would be regression"
-            few = FEW_NUMBERS if not is_fraction(self.cells, self.options) else FEW_NUMBERS // 2
+            parts = is_fraction(self.cells, self.options)
+            few = FEW_NUMBERS // 2 if parts else FEW_NUMBERS
+            if found > FEW_NUMBERS // 2 and (
+                2 * found > self.rows or (found > FEW_NUMBERS and (parts or 5 * found > self.rows))
+            ):
+                return (
+                    f"holds {found} different numbers in {self.rows} rows: to predict it would be "
+                    "regression"
+                )
             if found > few and self.tells < 2:
-                return f"holds {found} different numbers, many for classes"
+                return f"holds {found} different numbers, {_MANY}"
+            if parts and found > 2 and not self.tells:
+                return f"holds {found} different numbers that are not whole, no names of classes"
             if self.tells < 2 and len(names) > 2 and found > 2 and _says_feature(self.name):
                 return f"holds numbers and is called {shown(self.name)}"
             return ""
@@ -150,8 +164,13 @@ class _Judged:
             long = sum(map(len, self.counts)) > 20 * found
             return "holds free text" if long else "is different in most rows: an identifier"
         if found > FEW_TEXTS and self.tells < 2:
-            return f"has {found:,} different values, many for classes"
+            return f"has {found:,} different values, {_MANY}"
         return ""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it may be, though it is doubted: many classes, but they come again."""
+        return self.doubt.endswith(_MANY) and 3 * len(self.counts) <= self.rows
 
     @property
     def worth(self) -> tuple[int, int, int]:
@@ -225,8 +244,12 @@ def find_target(grid: Grid, options: ReadOptions) -> int:
         return last.place
     found = [one for one in kept if one.is_candidate()]
     found.sort(key=lambda one: (one is last or one is not rival, *one.worth))
+    if not found and last.is_doubtful and not last.numeric:
+        return last.place
     if not found and (last.is_regression or len(last.counts) < 2):
         return last.place  # and a sentence of its own
+    if last.is_doubtful:
+        found.insert(1, last)
     candidates = [Candidate(one.name, tuple(one.counts.items())) for one in found]
     more = len(candidates) - MOST_CANDIDATES
     raise TargetError(grid.source, doubt, candidates[:MOST_CANDIDATES], max(0, more))
@@ -247,13 +270,18 @@ def _rival(kept: Sequence[_Judged]) -> tuple[str, _Judged]:
         if len(possible) == 1 and len(possible[0].counts) <= few:
             name = shown(possible[0].name)
             return f"{what} {name!r} is the only other one of few values", possible[0]
-    if last.name.lower() in ("sex", "gender") or _says_feature(last.name):
+    if _says_feature(last.name):
         maybe = [one for one in others if one.tells and one.is_candidate()]
+        maybe = [one for one in maybe if not _says_feature(one.name)]
         if maybe:
             return f"{what} {shown(maybe[0].name)!r} may well be it", maybe[0]
     own, first = set(last.counts), others[0]
     if not first.is_candidate() or (last.numeric and first.numeric):
         return "", last
+    bare = first.grid.header_line is None and not any(one.numeric for one in kept)
+    two = set(first.counts)
+    if bare and len(two) == 2 and all(set(one.counts) != two for one in kept[1:]):
+        return f"{what} {shown(first.name)!r} holds two classes that no other column has", first
     if last.numeric:
         odd = all(one.numeric for one in others[1:])
         alike = [one for one in others[1:] if odd and _alike(own, set(one.counts))]

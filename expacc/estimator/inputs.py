@@ -5,6 +5,7 @@ of what they hold. So a row of weight k is k copies of it, and the order of the 
 by construction, not to within rounding. Folds belong to the rows, too.
 """
 
+import math
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -19,6 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 from expacc.plain import UsageError
 
 Array = NDArray[np.float64]
+MOST_VALUES = 500_000_000  # 4 GB
 
 
 @dataclass(frozen=True)
@@ -39,9 +42,10 @@ def read_features(estimator: Any, features: Any) -> Array:
 
 
 def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
-    """scikit-learn's checks, with a sentence of our own for text."""
+    """scikit-learn's checks, with a sentence of our own for text; a sparse matrix becomes dense."""
+    how: Any = {"reset": reset, "dtype": np.float64, "accept_sparse": "csr"}
     try:
-        return validate_data(estimator, features, *labels, reset=reset, dtype=np.float64)
+        found = validate_data(estimator, features, *labels, **how)
     except ValueError as refused:
         if "could not convert string to float" not in str(refused):
             raise
@@ -50,6 +54,20 @@ def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
             f"X must hold numbers; {column} holds text. Encode it first, "
             "for instance with sklearn.preprocessing.OneHotEncoder."
         ) from refused
+    if not labels:
+        return _dense(found)
+    return _dense(found[0]), found[1]
+
+
+def _dense(features: Any) -> Array:
+    if not sparse.issparse(features):
+        return np.asarray(features)
+    if math.prod(features.shape) > MOST_VALUES:
+        raise UsageError(
+            f"X must have at most {MOST_VALUES:,} values once it is dense, zeros and all; got "
+            f"{features.shape[0]:,} × {features.shape[1]:,}. Select or hash columns first."
+        )
+    return np.asarray(features.toarray())
 
 
 def _first_text_column(features: Any) -> str:

@@ -162,7 +162,8 @@ def run_items(
         source = _replies(left, executor, shared, engine, workers, address, stop)
         try:
             for found in source:
-                if found is not None:
+                under_way = found if isinstance(found, float) else 0.0
+                if found is not None and not isinstance(found, float):
                     item, reply = found
                     rows = _save(store, item, reply, failed_rows)
                     outcome.add(reply, rows)
@@ -170,7 +171,9 @@ def run_items(
                     shown = (best(rows) if best is not None else "") or shown
                 if bar is not None:
                     fields = {"runs": f"{runs_done} of {runs}", "failed": str(outcome.failed)}
-                    bar.update(runs_done, None, **fields, **({"best": shown} if shown else {}))
+                    bar.update(
+                        runs_done + under_way, None, **fields, **({"best": shown} if shown else {})
+                    )
         finally:
             source.close()  # type: ignore[attr-defined]
     if stop.asked:
@@ -204,7 +207,7 @@ def _replies(
     workers: int | None,
     address: str | None,
     stop: CtrlC,
-) -> Iterator[tuple[WorkItem, Reply] | None]:
+) -> Iterator[tuple[WorkItem, Reply] | float | None]:
     """The engine asked for; with nothing left to do none is started."""
     if not items:
         yield from ()

@@ -105,6 +105,20 @@ def load_executor(name: str) -> Executor:
     return found  # type: ignore[no-any-return]
 
 
+_listener: list[Callable[[float], None]] = []  # who is told of progress in this process
+
+
+def tell_progress(runs: float) -> None:
+    """Say that so many more runs of the item under way are done, to whoever waits."""
+    for tell in _listener:
+        tell(runs)
+
+
+def listen(tell: Callable[[float], None]) -> None:
+    """Be told from now on."""
+    _listener[:] = [tell]
+
+
 _last: tuple[str, float] | None = None  # what this process did last, and when it was done
 
 

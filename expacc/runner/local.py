@@ -26,6 +26,7 @@ from expacc.runner.items import (
     Reply,
     Shared,
     WorkItem,
+    listen,
     load_executor,
     map_shared,
     run_item,
@@ -45,8 +46,10 @@ def replies(
     *,
     workers: int,
     stopped: Callable[[], bool],
-) -> Iterator[tuple[WorkItem, Reply] | None]:
-    """Carry out all items and give each with its reply as it comes; None when time passes.
+) -> Iterator[tuple[WorkItem, Reply] | float]:
+    """Carry out all items and give each with its reply as it comes.
+
+    When time passes: how many runs are done of the items that are under way.
 
     Args:
         items: in the order in which they are begun.
@@ -87,6 +90,7 @@ class _Worker:
         theirs.close()
         self.items: deque[WorkItem] = deque()
         self.ready = False
+        self.under_way = 0.0  # runs of the first item that are done
         self.send(parts)
 
     def send(self, message: Any) -> bool:
@@ -137,7 +141,7 @@ class _Pool:
             self.close()
             raise
 
-    def work(self, stopped: Callable[[], bool]) -> Iterator[tuple[WorkItem, Reply] | None]:
+    def work(self, stopped: Callable[[], bool]) -> Iterator[tuple[WorkItem, Reply] | float]:
         while self._pending or any(worker.items for worker in self._workers):
             asked = stopped()
             by_link = {worker.link: worker for worker in self._workers}
@@ -156,7 +160,10 @@ class _Pool:
                 if message == READY:
                     worker.ready, self._failed_starts = True, 0
                     continue
-                item = worker.items.popleft()
+                if isinstance(message, float):
+                    worker.under_way += message
+                    continue
+                item, worker.under_way = worker.items.popleft(), 0.0
                 if not asked:
                     self._feed(worker)  # before the reply is saved: nobody waits for the disk
                 yield item, message
@@ -165,7 +172,12 @@ class _Pool:
             if not asked:
                 for worker in self._workers:
                     self._feed(worker)
-                yield None
+                yield self._under_way()
+
+    def _under_way(self) -> float:
+        """Runs that are done of items that are not."""
+        busy = [one for one in self._workers if one.items]
+        return sum((min(one.under_way, one.items[0].runs) for one in busy), start=0.0)
 
     def _feed(self, worker: _Worker) -> None:
         """Keep one item in advance, but none at the end, where another worker may be free."""
@@ -214,6 +226,7 @@ def serve(executor: str, link: int, data: int) -> None:
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
     parts = inbox.get()
     function = load_executor(executor)
+    listen(lambda runs: _tell(connection, runs))
     shared = map_shared(data, parts)
     _tell(connection, READY)
     while True:

@@ -24,7 +24,7 @@ class Bar:
     """
 
     def __init__(
-        self, total: int, title: str, done: int = 0, clock: Callable[[], float] = time.monotonic
+        self, total: int, title: str, done: float = 0, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.total, self.title, self.done = total, title, done
         self.fields: dict[str, float | str] = {}
@@ -32,11 +32,11 @@ class Bar:
         self._start = clock()
         self._before = done  # done when this process began: says nothing about its speed
 
-    def due(self, done: int) -> bool:
+    def due(self, done: float) -> bool:
         """Whether a report of ``done`` units would be shown now: ask before costly readings."""
         return False
 
-    def update(self, done: int, title: str | None = None, **fields: float | str) -> None:
+    def update(self, done: float, title: str | None = None, **fields: float | str) -> None:
         """Report ``done`` units of work and what is known so far, as accuracy=0.93.
 
         Without a title or fields the last ones stay.
@@ -98,7 +98,7 @@ class _Lines(Bar):
         self._stream = stream
         self._line_at, self._line_done = self._start, self.done
 
-    def due(self, done: int) -> bool:
+    def due(self, done: float) -> bool:
         if self.elapsed < PATIENCE or done >= self.total:  # the last line comes at the close
             return False
         tenth = done - self._line_done >= LINE_SHARE * self.total
@@ -106,7 +106,7 @@ class _Lines(Bar):
             self._line_at == self._start or tenth or self._clock() - self._line_at >= LINE_SECONDS
         )
 
-    def update(self, done: int, title: str | None = None, **fields: float | str) -> None:
+    def update(self, done: float, title: str | None = None, **fields: float | str) -> None:
         super().update(done, title, **fields)
         if self.due(done):
             self._print(f"{_duration(self.seconds_left)} left")
@@ -152,10 +152,10 @@ class _Live(Bar):
         self._task: Any = None
         self._shown_at = self._start
 
-    def due(self, done: int) -> bool:
+    def due(self, done: float) -> bool:
         return self.elapsed >= PATIENCE and self._clock() - self._shown_at >= REFRESH
 
-    def update(self, done: int, title: str | None = None, **fields: float | str) -> None:
+    def update(self, done: float, title: str | None = None, **fields: float | str) -> None:
         super().update(done, title, **fields)
         if self.due(done):
             self._show()

@@ -1,0 +1,89 @@
+"""The rows that a page shows: those whose label is doubted, and those that a loss changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from expacc.compare.record import StudyRecord
+from expacc.compare.suspects import SourceRows, Suspects, minority_note
+from expacc.plain import plain
+from expacc.report.words import loss_name
+
+MOST_SUSPECTS = 20
+FIRST_SUSPECTS = 8  # before the rest folds
+MOST_CELLS, LONGEST_CELL = 8, 40  # of a row, and letters of each
+
+
+def place_of(source: SourceRows, row: int) -> str:
+    """The line of the file, or the number of a row where a study did not keep lines."""
+    line = source.line(row)
+    return f"row {row}" if line is None else str(line)
+
+
+def cells_of(source: SourceRows, row: int, importance: Mapping[str, float]) -> str:
+    """A row's cells on a line: of many those of the columns that matter most."""
+    cells = source.values(row)
+    names = sorted(cells, key=lambda name: -importance.get(name, 0.0))[:MOST_CELLS]
+    if len(names) == len(cells):
+        names = list(cells)
+    told = [f"{plain(name, LONGEST_CELL)} {plain(cells[name], LONGEST_CELL)}" for name in names]
+    return " · ".join(told) + (" · …" if len(cells) > len(names) else "")
+
+
+def suspect_table(
+    record: StudyRecord, found: list[Suspects], importance: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any] | None:
+    """The rows that are doubted most, with their lines and cells; what they are mostly, if so.
+
+    Args:
+        record: the study.
+        found: of each table.
+        importance: table → column → what its shuffling costs.
+    """
+    kept = [one for one in found if len(one.rows)]
+    if not kept:
+        return None
+    total = sum(int(one.disbelieved.sum()) for one in kept)
+    tested = sum(len(one.rows) for one in kept)
+    listed = sorted(
+        (
+            (-float(one.score[i]), place, i)
+            for place, one in enumerate(kept)
+            for i in one.disbelieved.nonzero()[0][:MOST_SUSPECTS].tolist()
+        )
+    )[:MOST_SUSPECTS]
+    sources = {place: SourceRows.of(record.tables[kept[place].table]) for _, place, _ in listed}
+    rows = []
+    for _, place, i in listed:
+        one, facts, source = kept[place], record.tables[kept[place].table], sources[place]
+        row = int(one.rows[i])
+        rows.append(
+            {
+                "table": one.table,
+                "place": place_of(source, row),
+                "given": facts.classes[int(one.given[i])],
+                "suggested": facts.classes[int(one.suggested[i])],
+                "belief": f"{float(one.belief[i]) * 100:.1f}",
+                "against": f"{int(one.against[i])} of {int(one.judged[i])}",
+                "cells": cells_of(source, row, importance.get(one.table, {})),
+            }
+        )
+    judges = ", ".join(loss_name(loss) for loss in kept[0].losses)
+    several = len(record.tables) > 1
+    notes = [
+        (f"{plain(one.table)}: " if several else "") + note
+        for one in kept
+        if (note := minority_note(one, record.tables[one.table]))
+    ]
+    doubt = "" if notes else " Such a label may be wrong, or the row may just be hard: look at it."
+    most = f" The {len(rows)} most suspect are listed." if total > len(rows) else ""
+    return {
+        "title": "Rows that no model gets right" if notes else "Labels worth a second look",
+        "notes": notes[:MOST_SUSPECTS],
+        "several": several,
+        "parts": [part for part in (rows[:FIRST_SUSPECTS], rows[FIRST_SUSPECTS:]) if part],
+        "folded": bool(notes) and not several,
+        "caption": f"Of {tested:,} rows, {total:,} carry a label that no model trained for "
+        f"accuracy predicted ({judges}; each model judged only rows that it was not trained on)."
+        f"{doubt}{most} Lines are those of the file; suspects.csv has every row that at least one "
+        "model doubts.",
+    }
