@@ -8,6 +8,7 @@ What is fitted are quantiles and values of the training rows, a row of weight k 
 """
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -56,7 +57,7 @@ class Columns:
             if not known.all():
                 missing.append(place)
             values, group = np.unique(column[known], return_inverse=True)
-            counts = np.bincount(group, weight[known], len(values))
+            counts = np.bincount(group, weight[known], len(values)).astype(np.float64)
             if categorical[place]:
                 frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])
                 levels.append((place, values[frequent]))
@@ -78,10 +79,10 @@ class Columns:
         pieces = []
         for place, values, counts in many if count > 1 else ():
             edges = np.unique(_quantiles(values, counts, np.linspace(0, 1, count + 1)))
-            pieces += [(place, *pair) for pair in zip(edges[:-1], edges[1:], strict=True)]
-        pieced, low, high = (np.array(part) for part in zip(*pieces, strict=True)) if pieces else (
-            np.zeros(0),
-        ) * 3
+            pieces += [(place, *pair) for pair in pairwise(edges)]
+        pieced, low, high = (
+            (np.array(part) for part in zip(*pieces, strict=True)) if pieces else (np.zeros(0),) * 3
+        )
         kept = np.array(numbers, np.int64)
         return cls(
             numbers=kept,

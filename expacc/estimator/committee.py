@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.estimator.columns import Columns
@@ -125,6 +125,34 @@ def evaluate(weights: Sequence[Tensor], inputs: Tensor) -> Tensor:
     return signal
 
 
+def committee_module(committee: Committee, dtype: torch.dtype) -> nn.Module:
+    """A Module from features to the logarithms of the mean probabilities."""
+    return _CommitteeModule(committee, dtype)
+
+
+class _CommitteeModule(nn.Module):
+    def __init__(self, committee: Committee, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.columns = committee.columns.module(dtype)
+        self.plain = committee.columns.plain
+        self.kinds = [(group.pieces, len(group.weights)) for group in committee.members]
+        for number, group in enumerate(committee.members):
+            for place, weight in enumerate(group.weights):
+                self.register_buffer(f"weight_{number}_{place}", torch.tensor(weight, dtype=dtype))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(n, C) of features (n, F)."""
+        inputs = self.columns(features)
+        known: dict[str, Tensor] = dict(self.named_buffers())
+        chances = []
+        for number, (pieces, layers) in enumerate(self.kinds):
+            seen = inputs if pieces else inputs[:, : self.plain]
+            weights = [known[f"weight_{number}_{place}"] for place in range(layers)]
+            chances.append(torch.softmax(evaluate(weights, seen), 1))
+        mean = torch.cat(chances).mean(0).t()
+        return torch.log(mean.clamp_min(torch.finfo(mean.dtype).tiny))
+
+
 @dataclass(frozen=True)
 class CommitteeFit:
     """A committee, its calibration, and what held-out rows said.
@@ -159,7 +187,7 @@ def fit_committee(
     classes: int,
     categorical: NDArray[np.bool_],
     *,
-    candidates: Sequence[Candidate] = CANDIDATES,
+    candidates: Sequence[Candidate] | None = None,
     steps: int | None = None,
     seed: int = 0,
     device: str = "cpu",
@@ -172,7 +200,7 @@ def fit_committee(
         folds: (training rows, held-out rows); each row is held out once.
         classes: how many.
         categorical: (F), which columns are categories.
-        candidates: kinds of networks.
+        candidates: kinds of networks; None for the usual ones.
         steps: of training; None for as many as suit the number of rows.
         seed: of starts, orders and dropout.
         device: where to train.
@@ -186,7 +214,7 @@ def fit_committee(
     inputs = torch.from_numpy(columns.transform(prepared.features))
     weight = None if bool((prepared.weight == 1).all()) else torch.from_numpy(prepared.weight)
     judged: list[_Judged] = []
-    for alike in _alike(candidates):
+    for alike in _alike(candidates or CANDIDATES):
         seen = inputs if alike[0].pieces else inputs[:, : columns.plain]
         table = TensorTable(seen, torch.from_numpy(prepared.codes), classes, weight)
         found = _train(table, alike, folds, steps, seed, device, progress)
@@ -217,9 +245,9 @@ def _alike(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
 
 
 def training_length(rows: int) -> tuple[int, int]:
-    """Steps and rows a step: 1,000 of 128, and more of both on large tables."""
+    """Steps and rows a step: 1,000 of 128; fewer on small tables, more of both on large ones."""
     batch = max(16, min(128, rows // 4)) if rows < 20_000 else 512
-    return (1000 if rows < 5000 else 1500), batch
+    return round(min(1500, max(400, 1000 * (rows / 1500) ** 0.5))), batch
 
 
 def _rate(progress: float) -> float:

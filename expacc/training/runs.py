@@ -131,7 +131,7 @@ class TrainConfig:
         patience: epochs without a better validation accuracy before a run stops; None for never.
         min_epochs: before which none stops.
         keep: weights of the 'best' epoch on the validation rows (the earliest of equals; the last
-            for runs without), of the 'latest best', of the 'last', or of 'every' epoch in ``every``.
+            for runs without), of the 'latest best', of the 'last', or of 'every' epoch.
         curves: evaluate now and then: () or some of 'validation', 'train' and 'gradient', the mean
             over an epoch's rows of ‖dL/dlogits‖, as they were trained on. Early stopping and
             keep='best' look at validation each epoch anyway.
