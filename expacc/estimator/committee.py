@@ -59,15 +59,12 @@ class Candidate:
 
 # Chosen on 40 of the UCI tables, at 0, 20 and 40 % wrong labels (docs/tables.md).
 CANDIDATES = (
-    Candidate((), False, 1.0, 0.02),
     Candidate((), True, 0.3, 0.02),
-    Candidate((), True, 0.3, 2.0),
     Candidate((64,), False, None, 0.3),
-    Candidate((128,), False, 0.3, 2.0, 0.3),
-    Candidate((128,), False, 0.3, 6.0, 0.3),
-    Candidate((128,), True, None, 0.3, 0.3),
     Candidate((128,), True, 0.3, 2.0, 0.3),
     Candidate((128,), True, 0.3, 6.0, 0.3),
+    Candidate((256,), False, 1.0, 2.0, 0.3),
+    Candidate((128, 128), False, None, 0.3, 0.3),
 )
 
 
