@@ -11,33 +11,51 @@ from expacc.plain import UsageError
 Levels = NDArray[Any]
 
 
-def find_categories(features: Any, asked: Any) -> tuple[NDArray[np.bool_], dict[int, Levels]]:
-    """Which columns are categories (F), and of those that hold no numbers the values.
+def values_of_categories(features: Any, asked: Any) -> dict[int, Levels]:
+    """The sorted values of a data frame's columns that are categories, by column.
 
     Args:
         features: as given to ``fit``.
-        asked: 'from_dtype' for the columns of a data frame whose dtype is category; None for
-            none; else names, column numbers or a mask, as in HistGradientBoostingClassifier.
+        asked: as ``category_mask`` takes it.
     """
-    count = np.shape(features)[1] if len(np.shape(features)) == 2 else 0
-    framed = hasattr(features, "dtypes") and hasattr(features, "columns")
-    mask = np.zeros(count, np.bool_)
-    if isinstance(asked, str):
-        if asked != "from_dtype":
-            raise UsageError(
-                "categorical_features must be 'from_dtype', None, names, column numbers or a "
-                f"mask; got {asked!r}."
-            )
-        if framed:
-            mask[:] = [_is_category(dtype) for dtype in features.dtypes]
-    elif asked is not None:
-        mask[_places(asked, list(features.columns) if framed else None, count)] = True
+    if not _is_frame(features):
+        return {}
+    names = list(features.columns)
+    if isinstance(asked, str) or asked is None:
+        mask = np.array([_is_category(dtype) for dtype in features.dtypes], np.bool_)
+        mask &= asked is not None
+    else:
+        mask = category_mask(asked, names, len(names))
     levels = {}
-    for place in np.flatnonzero(mask) if framed else ():
+    for place in np.flatnonzero(mask):
         column = features.iloc[:, place]
         if _is_category(column.dtype) or column.dtype.kind not in "buif":
             levels[int(place)] = np.sort(np.asarray(column.dropna().unique()).astype(object))
-    return mask, levels
+    return levels
+
+
+def category_mask(asked: Any, names: list[Any] | None, count: int) -> NDArray[np.bool_]:
+    """Which of so many columns are categories.
+
+    Args:
+        asked: 'from_dtype' for the columns of a data frame whose dtype is category; None for
+            none; else names, column numbers or a mask, as in HistGradientBoostingClassifier.
+        names: of the columns, if they have any.
+        count: of the columns.
+    """
+    mask = np.zeros(count, np.bool_)
+    if isinstance(asked, str) and asked != "from_dtype":
+        raise UsageError(
+            "categorical_features must be 'from_dtype', None, names, column numbers or a mask; "
+            f"got {asked!r}."
+        )
+    if asked is not None and not isinstance(asked, str):
+        mask[_places(asked, names, count)] = True
+    return mask
+
+
+def _is_frame(features: Any) -> bool:
+    return hasattr(features, "iloc") and hasattr(features, "columns")
 
 
 def _is_category(dtype: Any) -> bool:
@@ -64,7 +82,7 @@ def _places(asked: Any, names: list[Any] | None, count: int) -> list[int]:
 
 def as_numbers(features: Any, levels: Mapping[int, Levels]) -> Any:
     """The same features with the values of categories as their numbers; NaN for one not known."""
-    if not levels or not hasattr(features, "iloc"):
+    if not levels or not _is_frame(features):
         return features
     columns = {}
     for place, name in enumerate(features.columns):

@@ -19,7 +19,12 @@ from torch import nn
 
 from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
-from expacc.estimator.categories import Levels, as_numbers, find_categories
+from expacc.estimator.categories import (
+    Levels,
+    as_numbers,
+    category_mask,
+    values_of_categories,
+)
 from expacc.estimator.committee import Committee, committee_module, fit_committee
 from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
 from expacc.estimator.inputs import (
@@ -164,10 +169,9 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         config, votes = self._config(), self._votes()
-        categorical = np.zeros(0, np.bool_)
         self._levels: dict[int, Levels] = {}
         if votes:
-            categorical, self._levels = find_categories(X, self.categorical_features)
+            self._levels = values_of_categories(X, self.categorical_features)
             X = as_numbers(X, self._levels)
         features, self.classes_, codes, weight = read_training(
             self, X, y, sample_weight, gaps=votes
@@ -185,6 +189,13 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 features = np.where(gaps, np.nan, features)
             prepared = prepare(features, codes, weight, seed, fold)
             folds = content_folds(prepared, config.folds)
+            names = getattr(self, "feature_names_in_", None)
+            categorical = category_mask(
+                self.categorical_features,
+                None if names is None else list(names),
+                self.n_features_in_,
+            )
+            categorical[list(self._levels)] = True
             if folds:
                 return self._fit_committee(prepared, folds, codes, categorical, seed)
             features = np.nan_to_num(features)  # too few rows to hold any out
@@ -198,6 +209,12 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.bend_ = fitted.calibration.bend
         self.cv_results_ = cv_results(fitted.held_out)
         self.best_params_ = dict(START) if fitted.chosen is None else fitted.chosen.describe()
+
+    def __sklearn_tags__(self) -> Any:
+        """Missing values are welcome where networks vote."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._votes()
+        return tags
 
     def _votes(self) -> bool:
         """Whether networks vote."""
