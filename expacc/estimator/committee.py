@@ -124,7 +124,7 @@ def evaluate(weights: Sequence[Tensor], inputs: Tensor) -> Tensor:
 
 def committee_module(committee: Committee, dtype: torch.dtype) -> nn.Module:
     """A Module from features to the logarithms of the mean probabilities."""
-    return _CommitteeModule(committee, dtype)
+    return _CommitteeModule(committee, dtype).eval()
 
 
 class _CommitteeModule(nn.Module):
