@@ -1,10 +1,11 @@
 """What a run of a study may take: what the search tries, how long a run trains, what a fold costs.
 
-Every loss has the same number of trials. Trial t has the same learning rate and weight decay for
-every loss (EXACT a part of the rate), so that no loss is lucky; the numbers of its own come from
-the same low-discrepancy sequence. Trial 0 is a default that is good on most tables: for most
-losses as strong a weight decay as scikit-learn's logistic regression has. Every second trial, of
-every loss, goes on from the best that cross entropy found from nothing.
+Every loss has the same number of trials. Trial t has the same draw of learning rate and weight
+decay for every loss, so that no loss is lucky; the numbers of its own come from the same
+low-discrepancy sequence. Trials begin in turn with the best that cross entropy found from nothing,
+at a quarter of the rates, and with nothing. Trial 0 is a default that is good on most tables, and
+goes on from there; cross entropy's own has the weight decay of scikit-learn's logistic regression
+and begins with nothing.
 
 A run takes about as many steps whatever the table, in equal batches. The cost is the order of
 magnitude, no more: fitted by hand to the times of single folds, of tables with 1,300 to 6,000 rows,
@@ -23,17 +24,14 @@ from scipy.stats import qmc
 from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
-from expacc.registry.spec import Range
+from expacc.registry.spec import REFERENCE, Range
 from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
-PROTOCOL = 6
+PROTOCOL = 7
 STEPS, EPOCHS = 1000, (10, 250)
 LEAST = 64  # rows of a batch
 PARTS, LARGEST = 16, 128  # batches an epoch, and rows of a batch up to which there are so many
-# EXACT divides by the deviation of its batch and, in the end, counts the errors of few of its rows:
-# on car, larger batches find better optima, and runs agree on them. Cross entropy gains nothing.
-EXACT_PARTS, EXACT_LARGEST = 4, 512
 HUGE = 1024  # rows of a batch, for tables whose rows are not all seen often enough otherwise
 POINTS = 50  # of a training curve
 MODELS: dict[str, tuple[int, ...]] = {"linear": (), "mlp": (64,)}  # units of hidden layers
@@ -42,20 +40,14 @@ INNER_FOLDS = 3
 LEFT_OUT = 0.25  # of more rows than that
 
 
-def batches_per_epoch(loss: str) -> int:
-    """How many batches an epoch should have; losses with equal numbers can train together."""
-    return EXACT_PARTS if loss == "exact" else PARTS
-
-
-def batch_and_epochs(rows: int, loss: str) -> tuple[int, int]:
+def batch_and_epochs(rows: int) -> tuple[int, int]:
     """The rows of a batch and the number of epochs.
 
-    >>> batch_and_epochs(1600, "cross_entropy"), batch_and_epochs(10**6, "exact")
+    >>> batch_and_epochs(1600), batch_and_epochs(10**6)
     ((100, 63), (1024, 10))
     """
     fewest, most = EPOCHS
-    largest = EXACT_LARGEST if loss == "exact" else LARGEST
-    batch = min(max(rows / batches_per_epoch(loss), LEAST), largest)
+    batch = min(max(rows / PARTS, LEAST), LARGEST)
     # The fewest epochs in the usual number of steps, if such batches are not too large.
     batch = max(batch, min(rows * fewest / STEPS, HUGE))
     steps = math.ceil(rows / batch)
@@ -73,8 +65,8 @@ def pace_text() -> str:
     return (
         f"Models were trained with Adam, the learning rate falling to a fiftieth, for about "
         f"{STEPS:,} steps ({EPOCHS[0]} to {EPOCHS[1]} passes over the rows) in batches of "
-        f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (for EXACT 1/{EXACT_PARTS}, {LEAST} to "
-        f"{EXACT_LARGEST}; up to {HUGE:,} where {EPOCHS[0]} passes need them)."
+        f"1/{PARTS} of the rows, {LEAST} to {LARGEST} (up to {HUGE:,} where {EPOCHS[0]} passes "
+        "need them)."
     )
 
 
@@ -83,8 +75,8 @@ def pace_text() -> str:
 PER_STEP, EXACT_PER_STEP = 2.5e-4, 1e-3
 PER_ROW, EXACT_PER_ROW, PER_FEATURE = 1.0e-7, 1.5e-7, 7e-10
 PER_WEIGHT = {"linear": 5e-10, "mlp": 3e-10}
-# From four rivals on EXACT is an integral with a factor for each, in the end for the nearest only.
-PER_FACTOR, PER_RIVAL, FACTORS = 8e-8, 1e-8, (4, 8)
+# From four rivals on EXACT is an integral with a factor for each.
+PER_FACTOR = 8e-8
 
 MOST_CLASSES = 10_000
 MOST_VALUES = 2_000_000_000  # of the features of a table: 8 GB
@@ -114,12 +106,10 @@ def fold_seconds(
         exact = loss == "exact"
         row = PER_FEATURE * features + PER_WEIGHT[model] * weights
         row += EXACT_PER_ROW if exact else PER_ROW
-        if exact:
-            first, most = FACTORS
-            row += PER_RIVAL * classes
-            row += PER_FACTOR * min(classes - 1, most) if classes > first else 0
+        if exact and classes > 4:
+            row += PER_FACTOR * (classes - 1)
         for runs, seen in ((trials * inner, math.ceil(part * rows)), (seeds, rows)):
-            batch, epochs = batch_and_epochs(seen, loss)
+            batch, epochs = batch_and_epochs(seen)
             steps = epochs * math.ceil(seen / batch)
             total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
     return total
@@ -260,7 +250,10 @@ def plan_references(
 
 _RATES = {"linear": (0.02, 1.0, 0.2), "mlp": (0.001, 0.03, 0.01)}
 _DECAYS = (1e-6, 3e-3, 1e-5)
-FIRST_DRAWN = 2  # trials before have the usual numbers: from nothing, and from cross entropy
+WARM_RATE = 0.25  # of the learning rate, where a solution is gone on from
+FIRST_DRAWN = (
+    2  # trials before have the usual numbers: one begins with a solution, one with nothing
+)
 _MOST_DECAY = 10.0  # over the rows: ten times what is usual, for tables of a few
 
 
@@ -314,22 +307,24 @@ def trials_of(
         **spec.search,
     }
     if model == "linear":
-        low, high, little = _DECAYS
-        first = little if spec.regularizes else (2 if classes == 2 else 1) / rows
-        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), first
+        low, high, _ = _DECAYS
+        ranges["weight_decay"] = low, max(high, _MOST_DECAY / rows), (1 + (classes == 2)) / rows
     own_numbers = spec.by_classes(classes)  # its paper's, where they differ with many classes
     # The first two coordinates are the shared numbers: alike for every loss.
     sequence = qmc.Halton(d=5, scramble=True, rng=derive_seed(seed, name, "search"))
     points = sequence.random(count)
     trials = []
     for number in range(count):
-        found = {}
+        found, warm = {}, number % 2 == (loss == REFERENCE)
         for place, (title, (low, high, usual)) in enumerate(ranges.items()):
-            factor = spec.rate_factor.get(model, 1.0) if title == "learning_rate" else 1.0
             share = None if number < FIRST_DRAWN else points[number, place]
-            first = usual(rows) if callable(usual) else own_numbers.get(title, usual)
-            found[title] = _place(share, low * factor, high * factor, first * factor)
-        found["warm_start"] = float(number % 2)
+            first = own_numbers.get(title, usual)
+            if title == "learning_rate" and warm:
+                low, high, first = low * WARM_RATE, high * WARM_RATE, first * WARM_RATE
+            if title == "weight_decay" and number == 0:
+                first *= spec.decay_factor
+            found[title] = _place(share, low, high, first)
+        found["warm_start"] = float(warm)
         own = {name: found[name] for name in spec.search}
         trials.append(Trial(number, found, {**own_numbers, **spec.params_of(own)}))
     return trials

@@ -30,7 +30,6 @@ from expacc.compare.training_budget import (
     SMALL,
     Trial,
     batch_and_epochs,
-    batches_per_epoch,
     epochs_a_point,
     trials_of,
 )
@@ -145,9 +144,9 @@ class FoldTrainer:
         self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
         self.base: Trial | None = None
 
-    def config(self, rows: int, loss: str, *, curves: bool) -> TrainConfig:
-        """How long a loss trains, and what is the same for all."""
-        batch, epochs = batch_and_epochs(rows, loss)
+    def config(self, rows: int, *, curves: bool) -> TrainConfig:
+        """How long a run trains, and what is the same for all."""
+        batch, epochs = batch_and_epochs(rows)
         hidden = MODELS[self.asked["model"]]
         return TrainConfig(
             Model(hidden, start="uniform" if hidden else "zeros"),
@@ -171,8 +170,6 @@ class FoldTrainer:
     ) -> Run:
         """A trial of a loss as the loop takes it; ``start`` is cross entropy's solution."""
         rate = trial.learning_rate
-        if start is not None and loss == "exact":  # which standardises: only their shape goes on
-            start = start.at_unit_scale(self.rows.features[rows])
         return Run(
             key,
             rows,
@@ -181,8 +178,6 @@ class FoldTrainer:
             loss_params=trial.loss_params,
             learning_rate=geometric(rate, rate / 50),
             weight_decay=trial.weight_decay,
-            # As in its paper; as sigma falls, the norm of its gradient changes by orders.
-            normalize=loss == "exact",
             start=start,
         )
 
@@ -193,19 +188,15 @@ class FoldTrainer:
 
         With each result its seconds: its share of those that it was trained together with.
         """
-        groups: dict[int, dict[Any, Run]] = {}
-        for tag, run in runs.items():
-            groups.setdefault(batches_per_epoch(str(run.loss)), {})[tag] = run
-        results: dict[Any, tuple[RunResult, float]] = {}
-        for group in groups.values():  # each of its own length
-            longest = max(group.values(), key=lambda run: len(run.rows))
-            config = self.config(len(longest.rows), str(longest.loss), curves=curves)
-            device = self.asked.get("device", "cpu")
-            start = time.perf_counter()
-            found = train_runs(self.rows, list(group.values()), config, device=device)
-            each = (time.perf_counter() - start) / len(group)
-            results.update((tag, (one, each)) for tag, one in zip(group, found, strict=True))
-        return results
+        if not runs:
+            return {}
+        config = self.config(max(len(run.rows) for run in runs.values()), curves=curves)
+        start = time.perf_counter()
+        found = train_runs(
+            self.rows, list(runs.values()), config, device=self.asked.get("device", "cpu")
+        )
+        each = (time.perf_counter() - start) / len(runs)
+        return {tag: (one, each) for tag, one in zip(runs, found, strict=True)}
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""

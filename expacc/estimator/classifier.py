@@ -70,15 +70,16 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
         loss_params: of the loss, e.g. {'leak': 0.1}; None tries a few.
-        weight_decay: L2 on the weights, in units of one row's loss; it does not act on 'exact',
-            whose logits are standardised.
+        weight_decay: L2 on the weights, in units of one row's loss; 'exact' and 'expected_error',
+            whose slopes are small, take a tenth.
         batch_size: 'auto' for full batches up to 4,096 rows (128 for networks), 1,024 beyond.
         dropout: share of hidden units dropped in training.
         guard: keep the start unless held-out rows show a gain beyond a standard error.
         calibrate: calibrate ``predict_proba`` on held-out rows. The prediction is always
             the class of the largest probability.
-        cv: how many folds, for choosing and for calibrating; None for 4, or 5 where networks vote;
-            or a splitter of scikit-learn, or pairs of row numbers, that hold out every row once.
+        cv: how many folds, for choosing and for calibrating (of a linear model of more than 4,096
+            different rows one is held out); None for 4, or 5 where networks vote; or a splitter of
+            scikit-learn, or pairs of row numbers, that hold out every row once.
         class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
@@ -98,7 +99,10 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cv_results_: of the start and of each setting tried 'params', 'mean_test_score' (accuracy
             on held-out rows) and 'rank_test_score', as in scikit-learn's searches.
         temperature_, bend_: of ``predict_proba``: exp(-(gap / temperature) ** bend), normalised.
-        coef_, intercept_: of a linear model, (C, F) and (C).
+        coef_, intercept_: of a linear model, (C, F) and (C); for two classes (1, F) and (1), of
+            the lead of the second over the first.
+        n_iter_: of the model that was kept: the start's iterations (a network's epochs), and the
+            epochs that it was trained on from there.
 
     Example:
         >>> from sklearn.datasets import load_iris
@@ -207,6 +211,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ]
         self.temperature_ = fitted.calibration.temperature
         self.bend_ = fitted.calibration.bend
+        self.n_iter_ = fitted.iterations
         self.cv_results_ = cv_results(fitted.held_out)
         self.best_params_ = dict(START) if fitted.chosen is None else fitted.chosen.describe()
 
@@ -315,20 +320,20 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_(self) -> Array:
-        """Weights of a linear model, (C, F)."""
-        return self._linear()[0]
+        """Weights of a linear model, (C, F); for two classes (1, F)."""
+        return self._linear(0)
 
     @property
     def intercept_(self) -> Array:
-        """Biases of a linear model, (C)."""
-        return self._linear()[1]
+        """Biases of a linear model, (C); for two classes (1)."""
+        return self._linear(1)
 
-    def _linear(self) -> tuple[Array, Array]:
+    def _linear(self, part: int) -> Array:
         check_is_fitted(self, "classes_")
         if self.layers_ is None or len(self.layers_) > 1:
             raise AttributeError("coef_ and intercept_ belong to linear models; this has layers.")
-        weight, bias = self.layers_[0]
-        return weight, bias
+        found: Array = self.layers_[0][part]
+        return found if len(found) > 2 else found[1:] - found[:1]
 
     def _logits(self, X: Any) -> Array:
         check_is_fitted(self, "classes_")

@@ -73,7 +73,7 @@ def settings_for(
     choices: Sequence[Mapping[str, Any]] = (numbers,) if numbers else ({},)
     if spec and not numbers:
         choices = spec.polish
-    decay = 0.0 if spec and spec.regularizes else weight_decay
+    decay = weight_decay * (spec.decay_factor if spec else 1.0)
     found = tuple(Setting(loss, dict(choice), rate, decay) for choice in choices for rate in rates)
     return found if classes <= MANY_CLASSES else found[::2]
 
@@ -107,12 +107,14 @@ class Fitted:
         model: layers in float64.
         calibration: of its probabilities.
         chosen: the setting; None for the start.
+        iterations: of the start and from there on.
         held_out: accuracy on held-out rows of the start, then of every setting that has one.
     """
 
     model: Trained
     calibration: Calibration
     chosen: Setting | None
+    iterations: int
     held_out: list[tuple[dict[str, Any], float]]
 
 
@@ -125,8 +127,13 @@ def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
     trainer = _Trainer((prepared.features - center) / spread, prepared, config)
     everyone = np.arange(len(prepared.codes))
     folds = content_folds(prepared, config.folds) if _needs_folds(config) else []
+    if prepared.fold is None and not trainer.small:  # one of them has rows enough to judge by
+        folds = folds[:1]
+    held = np.concatenate([held for _, held in folds]) if folds else everyone[:0]
+    judge = _Judge(trainer.codes[held], trainer.weight[held])
 
     starts = trainer.start([rows for rows, _ in folds] + [everyone])
+    iterations = trainer.iterations
     polished = trainer.polish([rows for rows, _ in folds], starts[:-1], config.settings)
     logits = {-1: trainer.held_out(starts[:-1], folds)}
     for place in range(len(config.settings)):
@@ -134,18 +141,21 @@ def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
     base = logits[-1]
     chosen = _unguarded(config)
     if base is not None:
-        chosen = _choose(base, logits, trainer.codes, trainer.weight, config)
+        chosen = _choose(base, logits, judge, config)
     final = starts[-1]
     if chosen >= 0:
         trained = trainer.polish([everyone], [final], config.settings[chosen : chosen + 1])[0][0]
         chosen, final = (-1, final) if trained is None else (chosen, trained)
+        iterations += trainer.iterations if chosen >= 0 else 0
 
     calibration = Calibration()
     scores = logits[chosen]
     if config.calibrate and folds and scores is not None:
-        calibration = fit_calibration(scores, trainer.codes, trainer.weight)
+        # Rows are in a random order of their own, and two numbers need no more of them.
+        some = held.argsort()[:FULL_BATCH]
+        calibration = fit_calibration(scores[some], judge.codes[some], judge.weight[some])
     held_out = [
-        (START if place < 0 else config.settings[place].describe(), _accuracy(found, trainer))
+        (START if place < 0 else config.settings[place].describe(), judge.accuracy(found))
         for place, found in logits.items()
         if folds and found is not None
     ]
@@ -153,6 +163,7 @@ def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
         _unscaled(final, center, spread),
         calibration,
         config.settings[chosen] if chosen >= 0 else None,
+        iterations,
         held_out,
     )
 
@@ -167,28 +178,31 @@ def _unguarded(config: FitConfig) -> int:
     return 0 if config.settings and not config.guard else -1
 
 
-def _accuracy(logits: Array, trainer: "_Trainer") -> float:
-    right = (logits.argmax(axis=1) == trainer.codes) * trainer.weight
-    return float(right.sum() / trainer.weight.sum())
+@dataclass(frozen=True)
+class _Judge:
+    """Held-out rows: their classes and weights."""
+
+    codes: NDArray[np.int64]
+    weight: Array
+
+    def accuracy(self, logits: Array) -> float:
+        right = (logits.argmax(axis=1) == self.codes) * self.weight
+        return float(right.sum() / self.weight.sum())
 
 
 def _choose(
-    start: Array,
-    logits: dict[int, Array | None],
-    codes: NDArray[np.int64],
-    weight: Array,
-    config: FitConfig,
+    start: Array, logits: dict[int, Array | None], judge: _Judge, config: FitConfig
 ) -> int:
     """The setting that beats the start by most beyond a standard error; -1 for the start."""
-    right = (start.argmax(axis=1) == codes).astype(np.float64)
+    right = (start.argmax(axis=1) == judge.codes).astype(np.float64)
     best, lead = -1, 0.0 if config.guard else -np.inf
-    part = weight / weight.sum()
+    part = judge.weight / judge.weight.sum()
     count = 1 / (part @ part)  # of rows, as far as their weights are equal
     for place in range(len(config.settings)):
         scores = logits[place]
         if scores is None:  # it diverged
             continue
-        gain = (scores.argmax(axis=1) == codes) - right
+        gain = (scores.argmax(axis=1) == judge.codes) - right
         mean = part @ gain
         error = np.sqrt(part @ (gain - mean) ** 2 / count)
         beyond = mean - error if config.guard else mean
@@ -210,6 +224,7 @@ class _Trainer:
 
     def __init__(self, features: Array, prepared: Prepared, config: FitConfig) -> None:
         self.config = config
+        self.iterations = 0  # of what was trained last
         self.features, self.codes, self.weight = features, prepared.codes, prepared.weight
         self.small = len(self.codes) <= FULL_BATCH
         # EXACT's rule for five classes and more is twice as fast in float32.
@@ -260,6 +275,7 @@ class _Trainer:
             )
             both = len(present) == 2
             halves = np.array([[-0.5], [0.5]])
+            self.iterations = int(found.n_iter_.max())
             weight[present] = halves * found.coef_ if both else found.coef_
             bias[present] = halves[:, 0] * found.intercept_ if both else found.intercept_
         if len(present) < classes:
@@ -280,7 +296,6 @@ class _Trainer:
         runs: list[Run] = []
         for place, (part, start) in enumerate(zip(parts, starts, strict=True)):
             rows = torch.from_numpy(part)
-            unit = start.at_unit_scale(self.rows.features[rows])
             for setting in settings:
                 runs.append(
                     Run(
@@ -290,8 +305,7 @@ class _Trainer:
                         loss_params=setting.loss_params,
                         learning_rate=setting.schedule,
                         weight_decay=setting.weight_decay / float(self.weight.sum()),
-                        # EXACT standardises its logits: only their shape goes on, at scale 1.
-                        start=unit if setting.loss == "exact" else start,
+                        start=start,
                     )
                 )
         steps = 60 if self.config.classes <= MANY_CLASSES else 40
@@ -312,15 +326,18 @@ class _Trainer:
             self.model, "adam", batch=size, epochs=epochs, keep="last", seed=config.seed
         )
         results = train_runs(self.rows, runs, plan, device=config.device, progress=config.progress)
+        self.iterations = epochs
         return [result.model for result in results]
 
     def held_out(
         self, models: list[Any], folds: list[tuple[NDArray[np.int64], ...]]
     ) -> Array | None:
-        """Logits of every row from the model that did not see it; None if one diverged."""
+        """Logits of the held-out rows, fold by fold; None if one diverged."""
         if not folds or any(model is None for model in models):
             return None
-        logits = np.empty((len(self.codes), self.config.classes))
-        for model, (_, held) in zip(models, folds, strict=True):
-            logits[held] = model.logits(self.rows.features[torch.from_numpy(held)]).numpy()
-        return logits
+        return np.concatenate(
+            [
+                model.logits(self.rows.features[torch.from_numpy(held)]).double().numpy()
+                for model, (_, held) in zip(models, folds, strict=True)
+            ]
+        )

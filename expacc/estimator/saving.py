@@ -37,6 +37,7 @@ _SHAPE = {
     "bend": Between(5e-324, 1.0),
     "chosen": dict,
     "held_out": {str: Between(0.0, 1.0)},
+    "iterations?": Between(0),
     "parameters": dict,
     "versions": {str: str},
     "weights_sha256?": str,
@@ -98,6 +99,7 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         "bend": classifier.bend_,
         "chosen": classifier.best_params_,
         "held_out": names_of_cv_results(classifier.cv_results_),
+        **({"iterations": classifier.n_iter_} if hasattr(classifier, "n_iter_") else {}),
         "parameters": _parameters(classifier),
         "versions": {
             "expacc": expacc.__version__,
@@ -200,6 +202,8 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     classifier.bend_ = float(facts["bend"])
     classifier.best_params_ = facts["chosen"]
     classifier.cv_results_ = cv_results_of_names(facts["held_out"])
+    if "iterations" in facts:  # older folders do not say
+        classifier.n_iter_ = facts["iterations"]
     shapes = [(out, into) for out, into in facts["layers"]]
     _check_shapes(shapes, classifier, folder, "committee" in facts)
     found = hashlib.sha256(files[WEIGHTS]).hexdigest()

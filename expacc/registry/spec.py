@@ -13,8 +13,8 @@ __all__ = ["REFERENCE", "Family", "LossSpec", "Pull", "Range"]
 
 # -dL/du of u = log p(target), (runs, 1, rows), with a tensor (runs, 1, 1) for every parameter.
 Pull = Callable[["Tensor", Mapping[str, "Tensor"]], "Tensor"]
-# (least, largest, usual): searched by equal ratios; the usual may depend on the number of rows.
-Range = tuple[float, float, float | Callable[[int], float]]
+# (least, largest, usual): searched by equal ratios.
+Range = tuple[float, float, float]
 Family = Literal["reference", "ours", "robust", "classic", "binary"]
 REFERENCE = "cross_entropy"  # what all others are compared with
 MOVES = ("shift", "scale")  # of the soft margin: arguments of every curve over u
@@ -54,8 +54,7 @@ class LossSpec:
         search: parameter → the range that ``compare`` searches.
         params_of: from what the search found to the parameters of the loss.
         polish: the parameters that the estimators try.
-        rate_factor: model → part of the usual learning rates.
-        regularizes: itself, so that little weight decay is usual.
+        decay_factor: part of the usual weight decay, for losses whose slopes are small.
         for_accuracy: its value is the expected error or bounds it; wrong labels cost it little.
         function_name: where it is not ``name``.
         base: of which this is a variant, as 'exact:noise=laplace' is of 'exact'; else ``name``.
@@ -82,8 +81,7 @@ class LossSpec:
     search: Mapping[str, Range] = field(default_factory=dict)
     params_of: Callable[[dict[str, float]], dict[str, Any]] = dict
     polish: tuple[Mapping[str, Any], ...] = ({},)
-    rate_factor: Mapping[str, float] = field(default_factory=dict)
-    regularizes: bool = False
+    decay_factor: float = 1.0
     for_accuracy: bool = False
     function_name: str = ""
     base: str = ""

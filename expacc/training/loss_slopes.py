@@ -205,6 +205,10 @@ def exact(standardized: bool, limited: bool) -> Slope:
     return slope
 
 
+_COSTLY = 4  # classes up to which a slope is cheaper than to ask whether it is needed
+_SETTLED = 14.0  # in units of the noise; slopes there are e^-49
+
+
 @functools.cache
 def _places(count: int, device: torch.device) -> Tensor:
     return torch.arange(count, device=device).unsqueeze(1)
@@ -218,6 +222,8 @@ def _win(
     place = _places(classes - 1, logits.device)
     rivals = place + (place >= labels)  # (R, C - 1, B): all classes but the label
     units = torch.sub(logits.gather(1, labels), logits.gather(1, rivals)).mul_(scale)
+    if classes > _COSTLY:  # to be beyond as good as has no slope
+        limit = torch.full_like(scale, _SETTLED) if limit is None else limit.clamp(max=_SETTLED)
     if limit is not None:
         units = torch.minimum(units, limit)
     flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)

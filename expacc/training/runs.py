@@ -174,13 +174,6 @@ class Trained:
             features = torch.addmm(layer.bias, features, layer.weight.t())
         return features
 
-    def at_unit_scale(self, features: Tensor) -> "Trained":
-        """The same decisions, with logits of deviation 1 on these rows."""
-        *before, last = self.layers
-        spread = float(self.logits(features).std())
-        factor = 1 / spread if spread > 0 else 1.0
-        return Trained((*before, Layer(last.weight * factor, last.bias * factor)))
-
     def module(self) -> nn.Sequential:
         """A plain nn.Sequential of nn.Linear and nn.ReLU with these weights."""
         parts: list[nn.Module] = []
