@@ -42,7 +42,7 @@ WINE = load_wine(return_X_y=True)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return AccuracyClassifier(random_state=0).fit(*IRIS)
+    return AccuracyClassifier(random_state=0, hidden_layer_sizes=()).fit(*IRIS)
 
 
 def noisy(rows=300, classes=3, seed=0, flip=0.1):
@@ -76,7 +76,9 @@ def test_clones_pickles_and_seeds(fitted):
     assert clone(fitted).get_params() == fitted.get_params()
     assert all(isinstance(part, np.ndarray) for layer in fitted.layers_ for part in layer)
     for order in (slice(None), np.random.default_rng(1).permutation(len(IRIS[1]))):
-        again = AccuracyClassifier(random_state=0).fit(IRIS[0][order], IRIS[1][order])
+        again = AccuracyClassifier(random_state=0, hidden_layer_sizes=()).fit(
+            IRIS[0][order], IRIS[1][order]
+        )
         assert np.array_equal(again.coef_, fitted.coef_)
 
 
@@ -125,9 +127,9 @@ def test_cv_takes_what_scikit_learn_takes():
     one, other = (model.fit(x, y).predict_proba(x) for model in models)
     assert np.array_equal(one, other)
     with pytest.raises(ValueError, match="cv must hold out every row once"):
-        AccuracyClassifier(cv=ShuffleSplit(2, random_state=0)).fit(x, y)
-    with pytest.raises(TypeError, match="cv must be an int; got None"):
-        AccuracyClassifier(cv=None).fit(x, y)
+        AccuracyClassifier(hidden_layer_sizes=(), cv=ShuffleSplit(2, random_state=0)).fit(x, y)
+    with pytest.raises(TypeError, match="cv must be an int; got 2.5"):
+        AccuracyClassifier(hidden_layer_sizes=(), cv=2.5).fit(x, y)
 
 
 def test_results_have_the_form_of_scikit_learns_searches(fitted, tmp_path):
@@ -198,7 +200,7 @@ def test_a_class_absent_from_a_fold():
     x, y = noisy(60)
     y = y.copy()
     y[:1] = 7  # a single row of its own class
-    model = AccuracyClassifier().fit(x, y)
+    model = AccuracyClassifier(hidden_layer_sizes=()).fit(x, y)
     assert list(model.classes_) == [0, 1, 2, 7]
     assert np.isfinite(model.predict_proba(x)).all()
 
@@ -207,8 +209,8 @@ def test_balanced_weights_trade_for_the_rare_class():
     x, y = make_classification(
         600, 6, n_informative=4, weights=[0.92], flip_y=0.05, class_sep=0.5, random_state=3
     )
-    plain = AccuracyClassifier().fit(x, y)
-    balanced = AccuracyClassifier(class_weight="balanced").fit(x, y)
+    plain = AccuracyClassifier(hidden_layer_sizes=()).fit(x, y)
+    balanced = AccuracyClassifier(class_weight="balanced", hidden_layer_sizes=()).fit(x, y)
     recall = [np.mean(model.predict(x)[y == 1] == 1) for model in (plain, balanced)]
     assert recall[1] > recall[0] + 0.1
 
@@ -227,7 +229,9 @@ def test_cross_entropy_is_logistic_regression():
 def test_the_start_stays_unless_it_is_beaten():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
-    model = AccuracyClassifier().fit(x, rng.integers(0, 2, 400))  # nothing to learn
+    model = AccuracyClassifier(hidden_layer_sizes=()).fit(
+        x, rng.integers(0, 2, 400)
+    )  # nothing to learn
     assert model.best_params_ == {"loss": "cross_entropy"}
     assert len(model.cv_results_["params"]) == 7
 
@@ -237,7 +241,7 @@ def test_outliers_that_fool_cross_entropy_do_not_fool_exact():
     x = rng.normal(size=(600, 1))
     y = (x[:, 0] > 0.3).astype(int)
     x[:30], y[:30] = 3.0, 0  # far on the wrong side
-    model = AccuracyClassifier().fit(x, y)
+    model = AccuracyClassifier(hidden_layer_sizes=()).fit(x, y)
     assert model.best_params_["loss"] == "exact"
     assert model.score(x[30:], y[30:]) > 0.99
     assert LogisticRegression().fit(x, y).score(x[30:], y[30:]) < 0.9
@@ -263,7 +267,7 @@ def test_network_beats_a_line_where_a_line_cannot_do():
     x = rng.normal(size=(300, 2))
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
     assert AccuracyClassifier(hidden_layer_sizes=(16,), cv=2).fit(x, y).score(x, y) > 0.95
-    assert AccuracyClassifier().fit(x, y).score(x, y) < 0.7
+    assert AccuracyClassifier(hidden_layer_sizes=()).fit(x, y).score(x, y) < 0.7
 
 
 def test_large_data_in_batches():
@@ -385,16 +389,28 @@ def test_to_torch_and_onnx(fitted, tmp_path):
 
 X, Y = noisy(30)
 BAD = [
-    (lambda: AccuracyClassifier().fit(np.where(X > 2, np.nan, X), Y), "impute"),
-    (lambda: AccuracyClassifier().fit(X, np.zeros(30)), "one class"),
-    (lambda: AccuracyClassifier().fit(X, np.arange(30)), "30 classes in 30 rows"),
-    (lambda: AccuracyClassifier().fit([["a", 1], ["b", 2]] * 15, Y), "OneHotEncoder"),
+    (
+        lambda: AccuracyClassifier(hidden_layer_sizes=()).fit(np.where(X > 2, np.nan, X), Y),
+        "impute",
+    ),
+    (lambda: AccuracyClassifier(hidden_layer_sizes=()).fit(X, np.zeros(30)), "one class"),
+    (
+        lambda: AccuracyClassifier(hidden_layer_sizes=()).fit(X, np.arange(30)),
+        "30 classes in 30 rows",
+    ),
+    (
+        lambda: AccuracyClassifier(hidden_layer_sizes=()).fit([["a", 1], ["b", 2]] * 15, Y),
+        "OneHotEncoder",
+    ),
     (lambda: AccuracyClassifier("exat").fit(X, Y), "'exat'"),
     (lambda: AccuracyClassifier(epochs=0).fit(X, Y), "epochs"),
     (lambda: AccuracyClassifier(learning_rate=-1.0).fit(X, Y), "learning_rate"),
     (lambda: AccuracyClassifier(hidden_layer_sizes=(0,)).fit(X, Y), "hidden_layer_sizes"),
     (lambda: AccuracyClassifier(loss_params={"leak": 1.0}).fit(X, Y), "'leak'"),
-    (lambda: AccuracyClassifier().fit(X, Y, sample_weight=-np.ones(30)), "sample_weight"),
+    (
+        lambda: AccuracyClassifier(hidden_layer_sizes=()).fit(X, Y, sample_weight=-np.ones(30)),
+        "sample_weight",
+    ),
     (lambda: AccuracyClassifier(calibrate="yes").fit(X, Y), "calibrate"),
 ]
 
@@ -410,7 +426,7 @@ def test_refusals(call, says):
 
 @parametrize_with_checks(
     [
-        AccuracyClassifier(),
+        AccuracyClassifier(hidden_layer_sizes=()),
         AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
         AccuracyClassifier(hidden_layer_sizes=(8,), epochs=30),
         AccuracyClassifierCV(losses=("exact", "hinge")),

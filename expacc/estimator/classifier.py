@@ -3,9 +3,10 @@
 import copy
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -48,6 +49,12 @@ from expacc.training import Layer, Trained
 
 UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
 LINEAR_LOSS = "exact"  # of a linear model by default, the best over many tables
+# What leaves it to networks to vote; with another value of any there is one model.
+USUAL: dict[str, Any] = {
+    **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
+    **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
+    **{"effort": "normal", "hidden": UNUSED, "numbers": UNUSED},
+}
 RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}
 
 
@@ -56,7 +63,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     By default many small networks are trained at once, cross entropy first and the expected error
     then, each on other rows; held-out rows say when each kind is to stop, and the best kinds vote.
-    With a ``loss`` or ``hidden_layer_sizes`` of your own there is one model: ``fit`` starts from
+    With a ``loss``, layers or training of your own there is one model: ``fit`` starts from
     scikit-learn's logistic regression (a network: from one trained on cross entropy), trains on
     from there with the loss, and keeps the result if held-out rows show that it helped. Features
     are scaled inside; missing values are welcome where networks vote.
@@ -65,7 +72,9 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loss: 'auto', or a name of ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of
             (logits, target). 'cross_entropy' gives the start itself.
         hidden_layer_sizes: widths of hidden layers; () for a linear model; 'auto' for networks that
-            vote, from linear ones to 128 units (a linear model with a ``loss`` of your own).
+            vote, from linear ones to two layers (a linear model where ``loss``, ``epochs``,
+            ``learning_rate``, ``loss_params``, ``weight_decay``, ``batch_size``, ``dropout`` or
+            ``guard`` is your own).
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
@@ -168,12 +177,13 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fresh.__dict__
         return self
 
-    committee_: Committee | None
+    committee_: Committee | None = None  # one of these two is had by who is fitted
     layers_: list[tuple[Array, Array]] | None
+    _levels: Mapping[int, Levels] = MappingProxyType({})
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         config, votes = self._config(), self._votes()
-        self._levels: dict[int, Levels] = {}
+        self._levels = {}
         if votes:
             self._levels = values_of_categories(X, self.categorical_features)
             X = as_numbers(X, self._levels)
@@ -223,13 +233,15 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _votes(self) -> bool:
         """Whether networks vote."""
-        hidden = self._value("hidden_layer_sizes")
-        for name, value in (("effort", self.effort), ("hidden_layer_sizes", hidden)):
-            known = ("normal", "fast") if name == "effort" else ("auto",)
-            if isinstance(value, str):
-                check_choice(name, value, known)
-        auto = isinstance(hidden, str) and isinstance(self.loss, str) and self.loss == "auto"
-        return auto and self.effort == "normal"
+        hidden = self.hidden_layer_sizes
+        check_choice("effort", self.effort, ("normal", "fast"))
+        if isinstance(hidden, str):
+            check_choice("hidden_layer_sizes", hidden, ("auto",))
+        asked = any(
+            type(getattr(self, name)) is not type(value) or getattr(self, name) != value
+            for name, value in USUAL.items()
+        )
+        return isinstance(hidden, str) and not asked
 
     def _fit_committee(
         self,

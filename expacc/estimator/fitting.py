@@ -190,9 +190,7 @@ class _Judge:
         return float(right.sum() / self.weight.sum())
 
 
-def _choose(
-    start: Array, logits: dict[int, Array | None], judge: _Judge, config: FitConfig
-) -> int:
+def _choose(start: Array, logits: dict[int, Array | None], judge: _Judge, config: FitConfig) -> int:
     """The setting that beats the start by most beyond a standard error; -1 for the start."""
     right = (start.argmax(axis=1) == judge.codes).astype(np.float64)
     best, lead = -1, 0.0 if config.guard else -np.inf

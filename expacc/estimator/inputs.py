@@ -149,14 +149,17 @@ def prepare(
 
 def _hashes(columns: Iterable[Array], seed: int) -> NDArray[np.uint64]:
     """64 bits for each row, of all that it holds: equal rows have equal ones."""
-    found = np.uint64(seed)
+    found: Any = np.uint64(seed)
     for column in columns:
         # SplitMix64: every bit of the sum so far and of the next number enters every bit.
-        found = (found + np.uint64(0x9E3779B97F4A7C15)) ^ np.ascontiguousarray(column).view(np.uint64)
+        found = (found + np.uint64(0x9E3779B97F4A7C15)) ^ np.ascontiguousarray(column).view(
+            np.uint64
+        )
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
             found ^= found >> np.uint64(shift)
             found *= np.uint64(factor)
-    return found
+    hashes: NDArray[np.uint64] = found
+    return hashes
 
 
 def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64], ...]]:
