@@ -93,9 +93,8 @@ def code(thing: object) -> str:
 
 
 def number(value: object) -> str:
-    if callable(value):  # a schedule, or a usual value that depends on the rows
-        known = getattr(value, "__name__", "")
-        return f"`{known}`" if hasattr(expacc.schedules, known) else "by the rows"
+    if callable(value):  # a schedule
+        return f"`{value.__name__}`"
     return "–" if value is None else f"{value:g}"
 
 

@@ -315,6 +315,19 @@ def test_probabilities_are_calibrated_and_keep_the_argmax():
 # ------------------------------------------------------------------------------------------ files
 
 
+def test_attributes_have_the_shapes_of_scikit_learns():
+    for classes in (2, 3):
+        x, y = noisy(200, classes)
+        ours, theirs = AccuracyClassifier().fit(x, y), LogisticRegression().fit(x, y)
+        assert ours.coef_.shape == theirs.coef_.shape
+        assert ours.intercept_.shape == theirs.intercept_.shape
+        scores = x @ ours.coef_.T + ours.intercept_
+        np.testing.assert_allclose(scores.squeeze(), ours.decision_function(x), rtol=1e-9)
+        assert ours.n_iter_ >= 1
+    network = AccuracyClassifier("cross_entropy", (4,), epochs=3).fit(x, y)
+    assert network.n_iter_ == 3
+
+
 @pytest.mark.parametrize("hidden", [(), (5, 4)])
 def test_save_and_load(tmp_path, hidden):
     model = AccuracyClassifier(hidden_layer_sizes=hidden, epochs=5).fit(*IRIS)

@@ -228,16 +228,18 @@ def train_loss(
     features = preprocessor.transform(table)
     wrong = np.zeros(table.rows, np.bool_)
     train = TrainRows(features, codes, table.target.classes, rows, wrong)
-    payload = {"table": table.name, "fold": "all rows", "losses": [loss], "seed": seed}
+    payload = {"table": table.name, "fold": "all rows", "seed": seed}
+    payload |= {"losses": list(asked.losses)}  # cross entropy, from which others go on, is there
     payload |= {"model": asked.model, "trials": count, "seeds": 1, "noise": 0.0}
     payload |= {"device": check_device(device)}
-    trainer = FoldTrainer(WorkItem(f"{table.name}|all rows", payload, count + 1), train)
+    runs = count * len(asked.losses) + 1
+    trainer = FoldTrainer(WorkItem(f"{table.name}|all rows", payload, runs), train)
     _, best = trainer.search()
     found = best[loss]
     result = None
     if found is not None:
-        runs = trainer.final_runs({loss: (loss, found[0])}, seeds=1)
-        result, _ = trainer.together(runs)[loss, 0]
+        final = trainer.final_runs({loss: (loss, found[0])}, seeds=1)
+        result, _ = trainer.together(final)[loss, 0]
     if found is None or result is None or result.model is None:
         raise UsageError(
             f"loss must be one that trains on {table.name}; {loss_name(loss)} diverged in every "

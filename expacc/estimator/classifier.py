@@ -48,7 +48,7 @@ from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
 UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
-LINEAR_LOSS = "exact"  # of a linear model by default, the best over many tables
+LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
 # What leaves it to networks to vote; with another value of any there is one model.
 USUAL: dict[str, Any] = {
     **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
@@ -457,11 +457,10 @@ class AccuracyClassifierCV(AccuracyClassifier):
     def __init__(
         self,
         losses: tuple[Any, ...] = (
-            "exact",
             "leaky_expected_error",
+            "exact",
+            "expected_error",
             "mixed_expected_error",
-            "hinge",
-            "focal",
         ),
         hidden_layer_sizes: tuple[int, ...] = (),
         epochs: int | str = "auto",

@@ -6,7 +6,7 @@ by construction, not to within rounding. Folds belong to the rows, too.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,9 +147,9 @@ def prepare(
     return Prepared(features[first], codes[first], total, draw, place, held)
 
 
-def _hashes(columns: Iterable[Array], seed: int) -> NDArray[np.uint64]:
+def _hashes(columns: Sequence[Array], seed: int) -> NDArray[np.uint64]:
     """64 bits for each row, of all that it holds: equal rows have equal ones."""
-    found: Any = np.uint64(seed)
+    found = np.full(len(columns[0]), seed, np.uint64)
     for column in columns:
         # SplitMix64: every bit of the sum so far and of the next number enters every bit.
         found = (found + np.uint64(0x9E3779B97F4A7C15)) ^ np.ascontiguousarray(column).view(
@@ -158,8 +158,7 @@ def _hashes(columns: Iterable[Array], seed: int) -> NDArray[np.uint64]:
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
             found ^= found >> np.uint64(shift)
             found *= np.uint64(factor)
-    hashes: NDArray[np.uint64] = found
-    return hashes
+    return found
 
 
 def content_folds(prepared: Prepared, count: int) -> list[tuple[NDArray[np.int64], ...]]:
