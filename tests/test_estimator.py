@@ -128,7 +128,7 @@ def test_cv_takes_what_scikit_learn_takes():
     assert np.array_equal(one, other)
     with pytest.raises(ValueError, match="cv must hold out every row once"):
         AccuracyClassifier(hidden_layer_sizes=(), cv=ShuffleSplit(2, random_state=0)).fit(x, y)
-    with pytest.raises(TypeError, match="cv must be an int; got 2.5"):
+    with pytest.raises(TypeError, match=r"cv must be an int; got 2\.5"):
         AccuracyClassifier(hidden_layer_sizes=(), cv=2.5).fit(x, y)
 
 
