@@ -11,10 +11,15 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.inspection import permutation_importance
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from expacc.estimator import AccuracyClassifier, committee
+from expacc.estimator import AccuracyClassifier as OneModel
+from expacc.estimator import committee
 from expacc.estimator.columns import FEW, PIECES, Columns
 
 IRIS = load_iris(return_X_y=True)
+
+
+def AccuracyClassifier(**options):
+    return OneModel(hidden_layer_sizes="auto", **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -186,14 +191,16 @@ def test_who_votes_is_told():
         _ = model.coef_
 
 
-def test_effort_and_a_loss_of_ones_own_have_one_model():
-    for options in ({"effort": "fast"}, {"loss": "hinge"}, {"hidden_layer_sizes": ()}):
-        model = AccuracyClassifier(**options).fit(*IRIS)
-        assert model.committee_ is None
-        assert model.coef_.shape == (3, 4)
-    for options in ({"effort": "slow"}, {"hidden_layer_sizes": "wide"}):
-        with pytest.raises(ValueError, match=next(iter(options))):
-            AccuracyClassifier(**options).fit(*IRIS)
+@pytest.mark.parametrize(
+    "options",
+    [{"loss": "hinge"}, {"epochs": 3}, {"guard": False}, {"loss_params": {}}, {"dropout": 0}],
+    ids=str,
+)
+def test_training_of_ones_own_is_refused(options):
+    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be left at .* Give the"):
+        AccuracyClassifier(**options).fit(*IRIS)
+    with pytest.raises(ValueError, match="hidden_layer_sizes must be widths or 'auto'"):
+        OneModel(hidden_layer_sizes="wide").fit(*IRIS)
 
 
 def test_so_few_rows_that_none_can_be_held_out():
@@ -240,7 +247,7 @@ def test_the_module_is_exported_to_onnx(fitted, tmp_path):
 
 def test_saved_and_read_again(fitted, tmp_path):
     frame, _ = mixed(50, seed=7)
-    again = AccuracyClassifier.load(fitted.save(tmp_path / "model"))
+    again = OneModel.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
     assert again.best_params_ == fitted.best_params_
 
@@ -272,7 +279,7 @@ def test_tensors_that_cannot_be_are_refused(fitted, tmp_path, change):
         facts.pop(name)
     (folder / "model.json").write_text(json.dumps(facts))
     with pytest.raises(ValueError, match=r"must|Save it again"):
-        AccuracyClassifier.load(folder)
+        OneModel.load(folder)
 
 
 def test_a_diverged_network_does_not_vote(monkeypatch):

@@ -49,32 +49,28 @@ from expacc.training import Layer, Trained
 
 UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
 LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
-# What leaves it to networks to vote; with another value of any there is one model.
-USUAL: dict[str, Any] = {
+# What belongs to the training of one model, and its values where networks vote.
+OF_ONE_MODEL: dict[str, Any] = {
     **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
     **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
-    **{"effort": "normal", "hidden": UNUSED, "numbers": UNUSED},
 }
 RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}
 
 
 class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Small networks, one network or a linear model, trained for accuracy.
+    """A linear classifier, a network of ReLU layers or many that vote, trained for accuracy.
 
-    By default many small networks are trained at once, cross entropy first and the expected error
-    then, each on other rows; held-out rows say when each kind is to stop, and the best kinds vote.
-    With a ``loss``, layers or training of your own there is one model: ``fit`` starts from
-    scikit-learn's logistic regression (a network: from one trained on cross entropy), trains on
-    from there with the loss, and keeps the result if held-out rows show that it helped. Features
-    are scaled inside; missing values are welcome where networks vote.
+    ``fit`` starts from scikit-learn's logistic regression (a network: from one trained on cross
+    entropy), trains on from there with ``loss``, and keeps the result if held-out rows show that
+    it helped. With ``hidden_layer_sizes='auto'`` many small networks are trained at once, each on
+    other rows; held-out rows say when each kind is to stop, and the best kinds vote. Features are
+    scaled inside; missing values and categories are welcome where networks vote.
 
     Args:
-        loss: 'auto', or a name of ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of
-            (logits, target). 'cross_entropy' gives the start itself.
+        loss: 'auto' for the leaky expected error, a name of ``expacc.training.LOSS_NAMES``, a loss
+            Module, or any callable of (logits, target). 'cross_entropy' gives the start itself.
         hidden_layer_sizes: widths of hidden layers; () for a linear model; 'auto' for networks that
-            vote, from linear ones to two layers (a linear model where ``loss``, ``epochs``,
-            ``learning_rate``, ``loss_params``, ``weight_decay``, ``batch_size``, ``dropout`` or
-            ``guard`` is your own).
+            vote, from lines to two layers, whose training leaves nothing to set.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
@@ -93,7 +89,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
         progress: show a bar for fits of over two seconds.
-        effort: 'normal', or 'fast' for a linear model where networks would vote.
         categorical_features: where networks vote, columns that are categories: 'from_dtype' for a
             data frame's, None, names, column numbers or a mask.
         hidden, folds, numbers: old names of hidden_layer_sizes, cv and loss_params.
@@ -124,7 +119,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         loss: Any = "auto",
-        hidden_layer_sizes: Any = "auto",
+        hidden_layer_sizes: Any = (),
         epochs: int | str = "auto",
         learning_rate: float | str = "auto",
         *,
@@ -139,7 +134,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         random_state: Any = None,
         device: str = "cpu",
         progress: bool = False,
-        effort: str = "normal",
         categorical_features: Any = "from_dtype",
         hidden: Any = UNUSED,
         folds: Any = UNUSED,
@@ -160,7 +154,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.progress = progress
-        self.effort = effort
         self.categorical_features = categorical_features
         self.hidden = hidden
         self.folds = folds
@@ -233,15 +226,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _votes(self) -> bool:
         """Whether networks vote."""
-        hidden = self.hidden_layer_sizes
-        check_choice("effort", self.effort, ("normal", "fast"))
-        if isinstance(hidden, str):
-            check_choice("hidden_layer_sizes", hidden, ("auto",))
-        asked = any(
-            type(getattr(self, name)) is not type(value) or getattr(self, name) != value
-            for name, value in USUAL.items()
-        )
-        return isinstance(hidden, str) and not asked
+        return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
 
     def _fit_committee(
         self,
@@ -299,10 +284,20 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """All but what the data decides, checked."""
         hidden, cv = self._value("hidden_layer_sizes"), self._value("cv")
         cv = (5 if self._votes() else 4) if cv is None else cv
+        if isinstance(hidden, str):
+            if hidden != "auto":
+                raise UsageError(f"hidden_layer_sizes must be widths or 'auto'; got {hidden!r}.")
+            for name, usual in OF_ONE_MODEL.items():
+                value = getattr(self, name)
+                if type(value) is not type(usual) or value != usual:
+                    raise UsageError(
+                        f"{name} must be left at {usual!r} where networks vote "
+                        f"(hidden_layer_sizes='auto'); got {value!r:.60}. Give the layers."
+                    )
         for name in ("epochs", "batch_size"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
-        if isinstance(hidden, str):  # 'auto'
+        if isinstance(hidden, str):
             hidden = ()
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         for width in hidden:
