@@ -1,8 +1,9 @@
 """AccuracyClassifier() against LogisticRegression(): accuracy and calibration on many tables.
 
-Standardised features, the same five stratified folds for both, nothing tuned by hand. Tables: those
-inside scikit-learn and, with --data, every table of the folders given (exact-uci and uci121 as in
-docs/tables.md).
+Standardised features, the same five stratified folds for both, nothing tuned by hand; with --noise,
+a share of the training labels is wrong. Tables: those inside scikit-learn and, with --data, every
+table of the folders given (exact-uci and uci121 as in docs/tables.md). With --losses each of them
+is the estimator's loss in turn, which is how its default was chosen.
 """
 
 import argparse
@@ -10,10 +11,14 @@ import json
 import time
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
+from contest import prepared
 from machine import RESULTS, facts
 from rich.console import Console
 from rich.progress import track
@@ -23,11 +28,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import StandardScaler
 
-from expacc.data import Preprocessor, find_tables, read_table
+from expacc.data import Preprocessor, flip_labels, read_table
 from expacc.estimator import AccuracyClassifier
 from expacc.estimator.calibration import expected_calibration_error
 
 BIG, LARGEST_LOSS, CALIBRATION_RATIO = 500, 2.0, 1.5
+DEFAULT = AccuracyClassifier().loss
 
 # How the files of exact-uci are read: the options a person would give.
 EXACT_UCI = {
@@ -55,23 +61,32 @@ def exact_uci(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
             yield f"exact-uci {name}", features, np.asarray(table.labels.codes)
 
 
-def prepared(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    for each in find_tables(folder)[0]:
-        table = each.read()
-        features = Preprocessor.fit(table).transform(table, dtype=np.float64)
-        yield f"uci121 {table.name}", features, np.asarray(table.labels.codes)
+def of_uci121(folder: Path) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    for each in sorted(folder.iterdir()):
+        if each.is_dir():
+            table = prepared(each)
+            features = np.stack([column.values for column in table.columns], 1)
+            yield f"uci121 {table.name}", features, table.target.codes
 
 
-def compare(features: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Mean accuracy (%), calibration error (%) and seconds of both, over five folds."""
+def compare(
+    features: np.ndarray, labels: np.ndarray, losses: list[str], noise: float
+) -> dict[str, float]:
+    """Mean accuracy (%), calibration error (%) and seconds of all, over five folds."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")  # rare classes, and logistic regression's own limit of steps
     rows = []
-    for train, test in StratifiedKFold(5, shuffle=True, random_state=0).split(features, labels):
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(features, labels)
+    for number, (train, test) in enumerate(folds):
         scaler = StandardScaler().fit(features[train])
         x, x_test = scaler.transform(features[train]), scaler.transform(features[test])
+        given = flip_labels(
+            labels[train], noise, classes=int(labels.max()) + 1, seed=number, name="estimator"
+        )[0]
         row = []
-        for model in (LogisticRegression(), AccuracyClassifier()):
+        for model in (LogisticRegression(), *map(AccuracyClassifier, losses)):
             start = time.perf_counter()
-            model.fit(x, labels[train])
+            model.fit(x, given)
             seconds = time.perf_counter() - start
             place = {label: code for code, label in enumerate(model.classes_)}
             codes = np.array([place.get(label, -1) for label in labels[test]])
@@ -79,8 +94,39 @@ def compare(features: np.ndarray, labels: np.ndarray) -> dict[str, float]:
             right = np.mean(probability.argmax(1) == codes)
             row += [100 * right, 100 * expected_calibration_error(probability, codes), seconds]
         rows.append(row)
-    names = [f"{who}_{what}" for who in ("lr", "ours") for what in ("accuracy", "ece", "seconds")]
+    whom = ["lr", "ours"] if losses == [DEFAULT] else ["lr", *losses]
+    names = [f"{who}_{what}" for who in whom for what in ("accuracy", "ece", "seconds")]
     return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
+
+
+def speed() -> dict[str, dict[str, float]]:
+    """Seconds of a fit, processor's and clock's, and of logistic regression's beside it."""
+    found = {}
+    for rows, classes in ((2_000, 2), (10_000, 5), (100_000, 2), (100_000, 5)):
+        x, y = datasets.make_classification(
+            rows, 20, n_informative=10, n_classes=classes, flip_y=0.05, random_state=0
+        )
+        models = {"lr": LogisticRegression(), "ours": AccuracyClassifier()}
+        best = dict.fromkeys(
+            [f"{who}_{clock}" for who in models for clock in ("cpu", "clock")], np.inf
+        )
+        for _ in range(5):
+            for who, model in models.items():
+                before = time.process_time(), time.perf_counter()
+                model.fit(x, y)
+                after = time.process_time(), time.perf_counter()
+                for clock, low, high in zip(("cpu", "clock"), before, after, strict=True):
+                    best[f"{who}_{clock}"] = min(best[f"{who}_{clock}"], high - low)
+        found[f"{rows} x 20, {classes} classes"] = {
+            **best,
+            "ratio": best["ours_cpu"] / best["lr_cpu"],
+        }
+    return found
+
+
+def write(path: Path, summary: dict, tables: dict) -> None:
+    content = {"machine": facts(), "summary": summary, "tables": tables}
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def main() -> None:
@@ -91,19 +137,48 @@ def main() -> None:
     parser.add_argument(
         "--add", action="store_true", help="keep tables measured before, as far as left out"
     )
+    parser.add_argument("--noise", type=float, default=0.0, help="share of wrong training labels")
+    parser.add_argument("--losses", help="names with commas between, to compare them")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--speed", action="store_true", help="of fits, and nothing else")
     parser.add_argument("--dry-run", action="store_true", help="write no result file")
     options = parser.parse_args()
-    torch.set_num_threads(1)
-    warnings.filterwarnings("ignore")  # rare classes, and logistic regression's own limit of steps
+    if options.speed:
+        fits = speed()
+        print(json.dumps(fits, indent=1))
+        if not options.dry_run:
+            write(RESULTS / "estimator-speed-cpu.json", {}, fits)
+        return
     tables = list(inside_scikit_learn())
     if options.data:
-        tables += list(exact_uci(options.data / "exact-uci"))
-        tables += list(prepared(options.data / "uci121"))
-    path = RESULTS / "estimator-cpu.json"
+        if find_spec("pyarrow"):  # which reads text
+            tables += list(exact_uci(options.data / "exact-uci"))
+        tables += list(of_uci121(options.data / "uci121"))
+    losses = options.losses.split(",") if options.losses else [DEFAULT]
+    part = "-losses" if options.losses else ""
+    part += f"-noise-{options.noise:g}" if options.noise else ""
+    path = RESULTS / f"estimator{part}-cpu.json"
     found = json.loads(path.read_text())["tables"] if options.add else {}
-    for name, features, labels in track(tables, description="fitting", transient=True):
-        if options.least_rows <= len(labels) <= options.most_rows:
-            found[name] = {"rows": len(labels), **compare(features, labels)}
+    chosen = [each for each in tables if options.least_rows <= len(each[2]) <= options.most_rows]
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        jobs = [pool.submit(compare, *each[1:], losses, options.noise) for each in chosen]
+        for each, job in track(
+            list(zip(chosen, jobs, strict=True)), description="fitting", transient=True
+        ):
+            found[each[0]] = {"rows": len(each[2]), **job.result()}
+    if options.losses:
+        leads = {
+            loss: [row[f"{loss}_accuracy"] - row["lr_accuracy"] for row in found.values()]
+            for loss in losses
+        }
+        summary = {
+            loss: {"mean_gain": float(np.mean(lead)), "worst": min(lead)}
+            for loss, lead in leads.items()
+        }
+        print(json.dumps({"tables": len(found), "noise": options.noise, **summary}, indent=1))
+        if not options.dry_run:
+            write(path, summary, found)
+        return
     console = Console()
     shown = Table(title="Five folds, standardised features: LogisticRegression() and ours")
     for title in ("table", "rows", "LR %", "ours %", "gain", "LR ECE", "our ECE", "LR s", "our s"):
@@ -138,9 +213,7 @@ def main() -> None:
         f"error {ece[1]:.2f} against {ece[0]:.2f} (bar: <= {CALIBRATION_RATIO} times)"
     )
     if not options.dry_run:
-        path.write_text(
-            json.dumps({"machine": facts(), "summary": summary, "tables": found}, indent=1) + "\n"
-        )
+        write(path, summary, found)
         console.print(f"written: {path}")
 
 

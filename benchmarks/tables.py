@@ -1,195 +1,142 @@
-"""Networks that vote and what people take instead, on many tables, clean and with wrong labels.
+"""Ours against the classifiers that people take for tables, clean and with wrong labels.
 
-    python benchmarks/tables.py --data DATA/uci121 --noise 0,0.2,0.4 --part building
+    python benchmarks/tables.py --data DATA/uci121 --noise 0,0.2,0.4 --only building --workers 16
 
-DATA is a folder of tables as Klambauer et al. made them (NAME/NAME_py.dat.xz and its labels). Each
-is cut once in two thirds to train on and one to test; of larger ones 2,500 rows are drawn first. A
-share of the training labels is drawn at random among all classes, or, with --by-class, replaced by
-the next class. Every classifier has its usual settings. ``splits.json`` says which tables ours was
-built on; its figures on those are no evidence. Results are kept as they come, and a second call
-goes on.
+Every table's own folds; training and validation rows together are what a classifier is given, with
+that share of the labels drawn at random (or, --kind next, moved to the next class); test labels are
+as they are. Mean accuracy, mean rank, Wilcoxon's test of the first of ours against each, seconds to
+fit and to predict. Which tables are for building and which for reporting: splits.json.
 """
 
 import argparse
-import importlib.util
 import json
-import lzma
 import time
 import warnings
-from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
+from contest import BUILDING, prepared
 from machine import RESULTS, facts
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
+from scipy.stats import rankdata, wilcoxon
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from expacc.estimator import AccuracyClassifier
-from expacc.estimator.calibration import expected_calibration_error
-from expacc.stats.rank_tests import mean_ranks, wilcoxon_against
-
-PARTS = json.loads((RESULTS.parent / "splits.json").read_text())
-OURS, MOST_ROWS = "Networks that vote", 2500
 
 
-def scaled(model: Any) -> Any:
-    return make_pipeline(StandardScaler(), model)
+def lightgbm():
+    from lightgbm import LGBMClassifier
+
+    return LGBMClassifier(verbose=-1, n_jobs=1)
 
 
-def classifiers() -> dict[str, Callable[[], Any]]:
-    found: dict[str, Callable[[], Any]] = {
-        OURS: lambda: AccuracyClassifier(hidden_layer_sizes="auto", random_state=0),
-        "AccuracyClassifier()": lambda: AccuracyClassifier(random_state=0),
-        "LogisticRegression": lambda: scaled(LogisticRegression(max_iter=500)),
-        "SVC": lambda: scaled(SVC(random_state=0)),
-        "RandomForest": lambda: RandomForestClassifier(random_state=0),
-        "RandomForest, leaf 5": lambda: RandomForestClassifier(
-            300, min_samples_leaf=5, random_state=0
-        ),
-        "HistGradientBoosting": lambda: HistGradientBoostingClassifier(random_state=0),
-        "HistGradientBoosting, stopped": lambda: HistGradientBoostingClassifier(
-            early_stopping=True, random_state=0
-        ),
-    }
-    if importlib.util.find_spec("lightgbm") and importlib.util.find_spec("expacc.boosting"):
-        from expacc.boosting import BoostedClassifier
-
-        found["LightGBM, stopped"] = lambda: BoostedClassifier(
-            "lightgbm", "cross_entropy", random_state=0
-        )
-    return found
+MODELS = {
+    "ours": AccuracyClassifier,
+    "ours EXACT": lambda: AccuracyClassifier("exact"),
+    "ours, networks that vote": lambda: AccuracyClassifier(hidden_layer_sizes="auto"),
+    "ours 64 units": lambda: AccuracyClassifier("expected_error", hidden_layer_sizes=(64,)),
+    "LogisticRegression": LogisticRegression,
+    "SVC": SVC,
+    "RandomForest": lambda: RandomForestClassifier(random_state=0),
+    "RandomForest leaf 5": lambda: RandomForestClassifier(300, min_samples_leaf=5, random_state=0),
+    "HistGradientBoosting": lambda: HistGradientBoostingClassifier(random_state=0),
+    "HistGradientBoosting stopped": lambda: HistGradientBoostingClassifier(
+        early_stopping=True, random_state=0
+    ),
+    **({"LightGBM": lightgbm} if find_spec("lightgbm") else {}),
+}
 
 
-def read(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    def numbers(name: str) -> np.ndarray:
-        with lzma.open(folder / f"{name}_py.dat.xz", "rt") as lines:
-            return np.loadtxt(lines, delimiter=",", ndmin=2)
-
-    features, labels = numbers(folder.name), numbers("labels")[:, 0].astype(np.int64)
-    if len(labels) > MOST_ROWS:
-        kept = np.random.default_rng(0).permutation(len(labels))[:MOST_ROWS]
-        features, labels = features[kept], labels[kept]
-    return features, np.unique(labels, return_inverse=True)[1]
+def spoiled(labels: np.ndarray, share: float, kind: str, seed: int) -> np.ndarray:
+    """Labels of which a share is drawn at random, or moved to the next class."""
+    draw = np.random.default_rng(seed)
+    wrong = draw.random(len(labels)) < share
+    classes = int(labels.max()) + 1
+    other = (labels + 1) % classes if kind == "next" else draw.integers(0, classes, len(labels))
+    return np.where(wrong, other, labels)
 
 
-def cut(
-    features: np.ndarray, labels: np.ndarray, noise: float, by_class: bool, seed: int
-) -> tuple[np.ndarray, ...]:
-    """Training features and (spoilt) labels, test features and labels."""
-    draw = np.random.default_rng(1000 + seed)
-    order = draw.permutation(len(labels))
-    train, test = np.split(order, [len(labels) * 2 // 3])
-    given, classes = labels[train].copy(), labels.max() + 1
-    wrong = draw.random(len(train)) < noise
-    new = (given[wrong] + 1) % classes if by_class else draw.integers(0, classes, wrong.sum())
-    given[wrong] = new
-    return features[train], given, features[test], labels[test]
+def scores(folder: Path, names: list[str], noise: float, kind: str) -> dict[str, list[float]]:
+    """Accuracy (%), seconds to fit and to predict of each model: means of the table's folds."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")  # of rare classes, and of limits of steps
+    table = prepared(folder)
+    features = np.stack([column.values for column in table.columns], 1)
+    found = {name: [] for name in names}
+    for number, split in enumerate(table.given):
+        rows = np.sort(np.concatenate([split.train, split.validation]))
+        scaler = StandardScaler().fit(features[rows])
+        x, x_test = scaler.transform(features[rows]), scaler.transform(features[split.test])
+        given = spoiled(table.target.codes[rows], noise, kind, number)
+        for name in names:
+            begin = time.perf_counter()
+            model = MODELS[name]().fit(x, given)
+            middle = time.perf_counter()
+            right = model.predict(x_test) == table.target.codes[split.test]
+            seconds = middle - begin, time.perf_counter() - middle
+            found[name].append((100 * right.mean(), *seconds))
+    return {name: np.mean(each, axis=0).tolist() for name, each in found.items()}
 
 
-def measure(make: Callable[[], Any], parts: tuple[np.ndarray, ...]) -> dict[str, float]:
-    features, given, new, truth = parts
-    model = make()
-    start = time.perf_counter()
-    model.fit(features, given)
-    fitted = time.perf_counter()
-    predicted = model.predict(new)
-    done = time.perf_counter()
-    found = {"accuracy": 100 * float(np.mean(predicted == truth))}
-    found |= {"fit": fitted - start, "predict": done - fitted}
-    if hasattr(model, "predict_proba"):
-        known = np.isin(truth, model.classes_)
-        chances = model.predict_proba(new[known])
-        codes = np.searchsorted(model.classes_, truth[known])
-        found["calibration"] = 100 * expected_calibration_error(chances, codes)
-    return found
-
-
-def show(rows: dict[str, dict[str, Any]], console: Console) -> dict[str, Any]:
-    """Means, ranks and tests by share of wrong labels, of tables that all have finished."""
-    summary: dict[str, Any] = {}
-    for kind in sorted({row["kind"] for row in rows.values()}):
-        some = {key: row for key, row in rows.items() if row["kind"] == kind}
-        names = [name for name in classifiers() if all(name in r["scores"] for r in some.values())]
-        if len(some) < 2 or OURS not in names:
-            continue
-        of = {
-            what: np.array(
-                [[row["scores"][name].get(what, np.nan) for name in names] for row in some.values()]
-            )
-            for what in ("accuracy", "calibration", "fit", "predict")
+def summary(tables: dict[str, dict[str, list[float]]], names: list[str]) -> dict[str, dict]:
+    """Means over tables, and the first of the names against each other one."""
+    each = np.array([[table[name] for name in names] for table in tables.values()])
+    ranks = rankdata(-each[:, :, 0], axis=1).mean(axis=0)
+    found = {}
+    for place, name in enumerate(names):
+        lead = each[:, 0, 0] - each[:, place, 0]
+        accuracy, fit, predict = each[:, place].mean(axis=0).tolist()
+        found[name] = {
+            "accuracy": round(accuracy, 2),
+            "rank": round(float(ranks[place]), 2),
+            "behind": round(float(lead.mean()), 2),
+            "p": float(wilcoxon(lead).pvalue) if lead.any() else 1.0,
+            "fit": fit,
+            "predict": predict,
         }
-        ranked = mean_ranks(of["accuracy"])
-        others = wilcoxon_against(of["accuracy"], names.index(OURS))
-        shown = Table(title=f"{kind}: {len(some)} tables")
-        for head in ("", "accuracy", "rank", "ours ahead by", "p", "calibration", "fit", "predict"):
-            shown.add_column(head, justify="left" if not head else "right")
-        summary[kind] = {"tables": len(some)}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # SVC has no probabilities
-            means = {what: np.nanmean(values, 0) for what, values in of.items()}
-        for place, name in enumerate(names):
-            lead = means["accuracy"][names.index(OURS)] - means["accuracy"][place]
-            p = others.adjusted[place]
-            line = {what: float(values[place]) for what, values in means.items()}
-            summary[kind][name] = {**line, "rank": float(ranked[place]), "p": float(p)}
-            shown.add_row(
-                name,
-                f"{line['accuracy']:.2f}",
-                f"{ranked[place]:.2f}",
-                "" if name == OURS else f"{lead:+.2f}",
-                "" if name == OURS else f"{p:.3f}",
-                f"{line['calibration']:.1f}",
-                f"{line['fit']:.2f} s",
-                f"{1000 * line['predict']:.0f} ms",
-            )
-        console.print(shown)
-    return summary
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, required=True, help="folder of tables")
-    parser.add_argument("--noise", default="0,0.2,0.4", help="shares of wrong labels")
-    parser.add_argument("--by-class", action="store_true", help="a wrong label is the next class")
-    parser.add_argument("--part", choices=("building", "reporting", "all"), default="building")
-    parser.add_argument("--tables", help="these alone, by name")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--out", type=Path, help="default: results/tables-PART.json")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of tables with folds")
+    parser.add_argument("--noise", default="0,0.2,0.4")
+    parser.add_argument("--kind", choices=("random", "next"), default="random")
+    parser.add_argument("--only", choices=("building", "reporting"), help="part of splits.json")
+    parser.add_argument("--tables", help="names with commas between")
+    parser.add_argument("--models", help="names with commas between; default: all")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--save", metavar="NAME", help="write results/NAME.json")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    warnings.filterwarnings("ignore")  # rare classes, and iterations that come to their end
-    path = options.out or RESULTS / f"tables-{options.part}.json"
-    rows = json.loads(path.read_text())["rows"] if path.exists() else {}
-    building = set(PARTS["building"])
-    folders = sorted(one for one in options.data.iterdir() if one.is_dir())
+    names = options.models.split(",") if options.models else list(MODELS)
+    folders = [each for each in sorted(options.data.iterdir()) if each.is_dir()]
+    if options.only:
+        folders = [f for f in folders if (f.name in BUILDING) == (options.only == "building")]
     if options.tables:
-        folders = [one for one in folders if one.name in options.tables.split(",")]
-    elif options.part != "all":
-        folders = [one for one in folders if (one.name in building) == (options.part == "building")]
-    console = Console()
-    kinds = [float(one) for one in options.noise.split(",")]
-    jobs = [(folder, noise) for folder in folders for noise in kinds]
-    for folder, noise in track(jobs, description="fitting", transient=True):
-        kind = f"{'next class' if options.by_class and noise else 'any class'} {noise:g}"
-        row = rows.setdefault(f"{folder.name} {kind}", {"kind": kind, "scores": {}})
-        parts: tuple[np.ndarray, ...] | None = None
-        for name, make in classifiers().items():
-            if name not in row["scores"]:
-                parts = parts or cut(*read(folder), noise, options.by_class, 0)
-                row["scores"][name] = measure(make, parts)
-        path.write_text(json.dumps({"machine": facts(), "rows": rows}, indent=1) + "\n")
-    summary = show(rows, console)
-    path.write_text(json.dumps({"machine": facts(), "summary": summary, "rows": rows}, indent=1))
+        folders = [f for f in folders if f.name in options.tables.split(",")]
+    levels = [float(share) for share in options.noise.split(",")]
+    result = {"machine": facts(workers=options.workers), "kind": options.kind, "means": {}}
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        jobs = {
+            (noise, folder.name): pool.submit(scores, folder, names, noise, options.kind)
+            for noise in levels
+            for folder in folders
+        }
+        tables = {
+            f"{noise:g}": {f.name: jobs[noise, f.name].result() for f in folders}
+            for noise in levels
+        }
+    result["means"] = {noise: summary(found, names) for noise, found in tables.items()}
+    print(json.dumps(result, indent=1))
+    if options.save:
+        path = RESULTS / f"{options.save}.json"
+        path.write_text(json.dumps({**result, "tables": tables}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

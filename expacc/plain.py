@@ -82,8 +82,8 @@ def safe_cell(text: str) -> str:
 def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """A table as CSV: six digits of a number, nothing for None, text that no spreadsheet runs.
 
-    >>> csv_text(["a", "b"], [["=A1", None], [0.1234567, 3]])
-    "a,b\\n'=A1,\\n0.123457,3\\n"
+    >>> csv_text(["a", "=b"], [["=A1", None], [0.1234567, 3]])
+    "a,'=b\\n'=A1,\\n0.123457,3\\n"
     """
 
     def cell(value: Any) -> Any:
@@ -93,6 +93,6 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(head)
+    writer.writerow(map(cell, head))
     writer.writerows([cell(value) for value in row] for row in rows)
     return buffer.getvalue()

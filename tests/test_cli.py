@@ -60,7 +60,9 @@ def test_a_study_from_a_name_to_a_report(study):
     assert lines[0].endswith(".")
     assert "EXACT" in done.stdout
     assert lines[-1] == "Report: expacc-iris/report.html"
-    assert re.fullmatch(r"Train .+ on all rows: expacc fit iris --from expacc-iris", lines[-2])
+    assert re.fullmatch(r"Train .+ on all rows: expacc fit iris --from expacc-iris", lines[-3])
+    predict = "Predict new rows: expacc predict expacc-iris-model NEW.csv -o predicted.csv"
+    assert lines[-2] == predict
     assert "target 'class'" in done.stderr
     assert "petal width (cm): number from 0.1 to 2.5" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
@@ -71,7 +73,7 @@ def test_the_same_command_again_has_nothing_to_do(there, capsys):
     start = time.perf_counter()
     assert main(["compare", "iris", *TINY]) == 0
     assert time.perf_counter() - start < 20  # no training; the report takes most of it
-    assert "2 of 2 parts were there already." in capsys.readouterr().err
+    assert "4 of 4 parts were there already." in capsys.readouterr().err
     assert (there / "expacc-iris/leaderboard.csv").read_bytes() == before
 
 
@@ -80,7 +82,7 @@ def test_show_and_report_read_the_store(there, capsys):
     assert "EXACT" in capsys.readouterr().out
     assert main(["show", "expacc-iris", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert (shown["running"], shown["items_done"], shown["items"]) == (False, 2, 2)
+    assert (shown["running"], shown["items_done"], shown["items"]) == (False, 4, 4)
     page = there / "expacc-iris/report.html"
     before = page.read_bytes()
     page.unlink()
@@ -101,11 +103,13 @@ def test_json_is_all_there_is_on_standard_output(there, capsys):
 def test_dry_run_runs_nothing(there, capsys):
     assert main(["compare", "wine", "--dry-run", "--json", "--inject-label-noise", "0,0.1"]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert planned["runs"] == 2 * 15 * (6 * 22 + 1)
+    assert planned["runs"] == 2 * 15 * (6 * 22 + 4)  # and the references
+    assert main(["compare", "wine", "--dry-run", "--json", "--references", "none"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == 15 * 6 * 22
     assert planned["seconds"] > 5
     assert not (there / "expacc-wine").exists()
     assert main(["compare", "iris", *TINY, "--dry-run"]) == 0
-    assert "2 of 2 parts are done in expacc-iris." in capsys.readouterr().out
+    assert "4 of 4 parts are done in expacc-iris." in capsys.readouterr().out
     assert main(["compare", "iris", "--losses", "all", "--dry-run", "--json"]) == 0
     losses = json.loads(capsys.readouterr().out)["losses"]  # all but one that never stands alone
     assert set(losses) == set(LOSS_NAMES) - {"complement_entropy"}
@@ -140,7 +144,7 @@ def test_dry_run_runs_nothing(there, capsys):
         (["fit", "iris", "--trials", "3"], "--trials must come with --loss or --from"),
         (["fit", "iris", "--loss", "exact", "--device", "moon"], "device must be one that torch"),
         (["predict", "nowhere", "iris"], "nowhere must be a folder that expacc fit wrote"),
-        (["predict", "nowhere", "iris", "-o", "x.parquet"], "--out must end with .csv or .tsv"),
+        (["predict", "nowhere", "iris", "-o", "x.xlsx"], "--out must end with .csv, .tsv or .parq"),
         (["predict", "nowhere", "iris", "-o", "no/x.csv"], "--out must be in a folder"),
         (["fit", "iris", "--device", "moon"], "device must be one that torch can use here"),
         (["compare", "iris", "--seed", "-1"], "seed must be >= 0"),
@@ -255,14 +259,15 @@ def test_reading_options_reach_the_reader_and_the_next_command(capsys, tmp_path,
     assert found["left_out"] == {"column 4": "as asked"}
     assert found["classes"] == {"a": 20, "b": 20}
     assert main(["compare", "t.data", *options, *TINY, "--quiet"]) == 0
-    last = capsys.readouterr().out.splitlines()[-2]
-    assert last.endswith(
-        "expacc fit t.data --target 3 --no-header --delimiter ';' --decimal , --drop 4 "
-        "--from expacc-t"
+    train, predict = (
+        line.split(": expacc ")[1] for line in capsys.readouterr().out.splitlines()[-3:-1]
     )
-    assert main(["fit", *shlex.split(last.split("expacc fit ")[1]), "--quiet"]) == 0
-    assert main(["predict", "expacc-t-model", "t.data", "-o", "p.csv"]) == 0
-    assert len((tmp_path / "p.csv").read_text().splitlines()) == 41
+    assert train == (
+        "fit t.data --target 3 --no-header --delimiter ';' --decimal , --drop 4 --from expacc-t"
+    )
+    assert main([*shlex.split(train), "--quiet"]) == 0
+    assert main(shlex.split(predict.replace("NEW.csv", "t.data"))) == 0
+    assert len((tmp_path / "predicted.csv").read_text().splitlines()) == 41
 
 
 def test_a_table_of_many_is_fitted_with_its_own_number_of_trials(tmp_path, monkeypatch, capsys):
@@ -276,7 +281,8 @@ def test_a_table_of_many_is_fitted_with_its_own_number_of_trials(tmp_path, monke
         asked.update(settings)
         raise Trained
 
-    monkeypatch.setattr("expacc.compare.study.load_record", lambda _: Mock(settings=settings))
+    record = Mock(settings=settings, tables={})
+    monkeypatch.setattr("expacc.compare.study.load_record", lambda _: record)
     monkeypatch.setattr("expacc.compare.deploy.winner_of", lambda *_: "exact")
     monkeypatch.setattr("expacc.compare.deploy.train_loss", train)
     with pytest.raises(Trained):
@@ -290,7 +296,12 @@ def test_two_tables_and_two_shares_of_noise(capsys, tmp_path, monkeypatch):
     assert main(line) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("Over 2 tables")
-    assert "Train" not in captured.out  # which of the two?
+    # Which of the two is left open.
+    assert re.search(
+        r"\nTrain .+ on all rows of one of the tables: expacc fit TABLE\.csv --from expacc"
+        r"-study\n.*: expacc predict expacc-TABLE-model NEW\.csv",
+        captured.out,
+    )
     assert captured.err == ""
     assert main([*line, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -361,12 +372,12 @@ def test_ctrl_c_loses_nothing(tmp_path, capsys):
     resume = last.split("To go on: expacc ")[1].split()
     assert "saved in cut" in last
     assert "Traceback" not in said
-    assert 1 <= _done(tmp_path / "cut") < 6
+    assert 1 <= _done(tmp_path / "cut") < 12  # six of the loss, and of the references
     capsys.readouterr()
     assert main(["show", str(tmp_path / "cut")]) == 0
     shown = capsys.readouterr().out
     assert "no answer yet" in shown.splitlines()[0]
-    assert re.search(r"Not finished: \d of 6 parts are done\.", shown)
+    assert re.search(r"Not finished: \d+ of 12 parts are done\.", shown)
     again = [sys.executable, "-m", "expacc", *resume, "--quiet"]
     subprocess.run(again, cwd=tmp_path, check=True, capture_output=True)
     subprocess.run([*line, "--out", "whole", "-q"], cwd=tmp_path, check=True, capture_output=True)

@@ -152,6 +152,26 @@ def test_every_loss_has_the_same_budget(rows):
     assert decays == [[usual, usual], [pytest.approx(0.1 / 75, rel=1e-3), usual], [usual, usual]]
     assert warm == [[0, 1], [1, 0], [1, 0]]  # cross entropy's own solution begins with nothing
     assert rates == [[0.2, 0.05], [0.05, 0.2], [0.05, 0.2]]
+    # Drawn trials are everybody's: a quarter of the rate where a solution is gone on from.
+    drawn = [trials_of(loss, "linear", 10, 0, "iris/1", 75, 3)[4:] for loss in losses]
+    for own in drawn[1:]:
+        for trial, theirs in zip(own, drawn[0], strict=True):
+            assert trial.weight_decay == theirs.weight_decay
+            assert trial.warm != theirs.warm
+            paces = (trial.learning_rate / theirs.learning_rate) ** (1 if theirs.warm else -1)
+            assert paces == pytest.approx(4, rel=1e-3)
+    assert len({trial.learning_rate for trial in drawn[0]}) == 6
+    other = trials_of("exact", "linear", 4, 0, "iris/1", 75, 3)[3]  # goes on, nearer to the error
+    assert other.found == pytest.approx(
+        {
+            "learning_rate": 0.05,
+            "weight_decay": 0.1 / 75,
+            "sigma": 0.3,
+            "margin": 3,
+            "warm_start": 1,
+        },
+        rel=1e-3,
+    )
     finals = [row for row in rows if row.kind == "final"]
     assert [row.loss for row in finals] == list(losses)
     assert {row.kind for row in rows} == {"trial", "final"}
@@ -282,8 +302,12 @@ def test_a_model_without_logits_has_no_score(study, monkeypatch):
 def test_a_table_that_cannot_be_trained_on_is_refused_before_any_work(tmp_path):
     path = tmp_path / "numbers.csv"
     path.write_text("x,y\n" + "".join(f"{i % 7},{i}\n" for i in range(10_001)))
+    with pytest.raises(ValueError, match="'y', the last column, is different in every row: an id"):
+        read_table(path)
+    with pytest.raises(ValueError, match="the target 'y' holds 10,001 different numbers"):
+        read_table(path, target="y")
     with pytest.raises(ValueError, match=r"at most 10,000 classes; 'y' has 10,001"):
-        plan_study([read_table(path)], SMALL)
+        plan_study([read_table(path, target="y", categorical=["y"])], SMALL)
     path.write_text("a,b,y\n" + "".join(f"k{i},{i % 7},{i % 2}\n" for i in range(50_000)))
     with pytest.raises(ValueError, match=r"got 50,000 × 50,001, .*--max-levels"):
         plan_study([read_table(path, categorical=["a"])], SMALL)

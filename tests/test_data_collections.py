@@ -65,7 +65,9 @@ def test_a_prepared_table_and_its_folds(prepared):
 
 def test_a_class_without_training_rows_is_named(prepared):
     splits = given_splits(read_uci121(prepared(**{"labels_py.dat": "2\n1\n0\n1\n"})))
-    assert splits.notes[0] == "Warning: fold 1: no training row has the class(es) '2'."
+    assert splits.notes == (
+        "Warning: fold 1: no training row has the class(es) '2' (and 1 more split(s) lack some).",
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ def has_note(table, *parts):
 
 SIXTY = "a,y\n" + "".join(f"{i}.5,{'pq'[i % 2]}\n" for i in range(60))
 MANY = "a,b,y\n" + "".join(f"{i % 60}.5,{i % 4},{'pq'[i % 2]}\n" for i in range(200))
+DATED = "a,b,y\n2020-01-01,True,p\n2020-01-02,False,q\n"
+LEVELS = "a,x,y\n" + "".join(f"v{i % 60},{i % 9},{'pq'[i % 2]}\n" for i in range(300))
 LONG = "0" * 5000 + "1"
 
 
@@ -51,16 +53,19 @@ NOTED = [
      "1e400' is beyond float64"),
     ("a,b,c,y\n1,x,NA,p\nNA,NA,NA,q\n2,y,?,p\n3,x,NA,q\n", {}, "a: 1 × 'NA' read as missing"),
     ("a;y\n1,5;p\n2,25;q\n3;p\n", {}, "decimal ','", "--decimal ,"),
-    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {}, "Left out 'a': every value is the same."),
-    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {}, "Left out 'c': every value is missing."),
+    ("a,c,e,y\n1,,x,p\n1,?,z,q\n", {},
+     "Left out 'a': every value is the same; 'c': every value is missing."),
+    ("a,c,e,f,y\n1,,x,2,p\n1,?,z,2,q\n", {},
+     "Left out 'a', 'f': every value is the same; 'c': every value is missing."),
     (counted(lambda i: 2**53 + i, 9), {}, "a: integers beyond 2**53 are rounded"),
     (f"a,y\n{LONG},p\n9007199254740993,q\n", {}, "2**53"),
     ("a,y\n1e-400,p\n0,q\n2,q\n", {}, "too small for float64"),
     ("5.1,3.5,setosa\n4.9,3.0,virginica\n5.0,3.1,setosa\n", {}, "line 1 was taken as names",
      "'5.1' is a number", "--no-header"),
     ("low,big,acc\nlow,big,acc\nmed,small,no\n", {}, "'low' is also a value"),
-    ("a,x,y\n" + "".join(f"v{i % 60},{i},{'pq'[i % 2]}\n" for i in range(300)),
-     {"max_levels": 59}, "Left out 'a': 60 levels, more than --max-levels 59"),
+    (DATED, {}, "a: dates, which become year, month, day of week, days since 1970"),
+    (LEVELS, {"max_levels": 59}, "Warning: most of the table's text is not used.",
+     "Left out 'a': 60 levels, more than --max-levels 59."),
 ]  # fmt: skip
 SILENT = [
     (SIXTY + "inf,p\n", {"categorical": ["a"]}, "inf"),
@@ -71,8 +76,25 @@ SILENT = [
 KINDS = "a,b,y\n1,1,p\n2,x,q\n1,3,p\n"
 ABC = "a,b,c\n1,2,3\n4,5,6\n"
 REFUSED = [
-    ("x,y\n1,a\n2,a\n", {}, "two classes or more; it has the one class 'a'"),
-    ("x,y\n1,?\n2,\n", {}, "no label at all"),
+    *(
+        ("x,y\n1,a\n2,a\n", options, sentence)
+        for options, sentence in (
+            ({"target": "y"}, "two classes or more; it has the one class 'a'"),
+            ({}, "which column is the target[?] 'y', the last column, has one value only"),
+        )
+    ),
+    *(
+        ("x,y\n1,?\n2,\n", options, sentence)
+        for options, sentence in (
+            ({"target": "y"}, "no label at all"),
+            ({}, "which column is the target[?] 'y', the last column, is empty"),
+        )
+    ),
+    (
+        LEVELS.replace(",x,", ",id,"),
+        {"max_levels": 59, "drop": ["id"]},
+        "no feature is left .* 'a': 60 levels, more than --max-levels 59; 'id': as asked",
+    ),
     *((ABC, {"target": place}, "a place from 1 to 3") for place in (0, 4, -4, "0")),
     (ABC, {"target": "label"}, r"cars.csv: target 'label' is not a column; it has: a, b, c\."),
     (KINDS, {"numeric": ["b"]}, r"line 3: 'x' is not a number, but 'b' is a column of"),
@@ -127,8 +149,9 @@ READ = [
     (KINDS, {"categorical": ["a"]}, {"a": ["1", "2", "1"], "b": ["1", "x", "3"]}),
     (KINDS, {"numeric": ["b"], "missing": ["x"]}, {"b": [1, None, 3]}),
     ("a;y\n1,5;p\n2,25;q\n3;p\n", {"decimal": ","}, {"a": [1.5, 2.25, 3]}),
-    ("a,b,y\n2020-01-01,True,p\n2020-01-02,False,q\n", {},
-     {"a": ["2020-01-01", "2020-01-02"], "b": ["True", "False"]}),
+    # dates are days since 1970, but not where they are asked for as written
+    (DATED, {}, {"a": [18262, 18263], "b": ["True", "False"]}),
+    (DATED, {"categorical": ["a"]}, {"a": ["2020-01-01", "2020-01-02"], "b": ["True", "False"]}),
     # constant and missing columns are left out; one level and missing are two levels
     ("a,b,c,d,e,y\n1,x,,5,x,p\n1,x,?,,,q\n1,x,,5,x,p\n", {},
      {"a": None, "b": None, "c": None, "d": None, "e": ["x", None, "x"]}),
@@ -227,15 +250,23 @@ def test_not_numbers(text):
     assert to_numbers(Cells.of([text, "1"]), ()) is None
 
 
-def test_id_like_text_is_left_out_and_id_like_numbers_are_doubted(write):
-    rows = "".join(f"u{i:03},{1000 - 7 * i},{i % 5},{'pq'[i % 2]}\n" for i in range(120))
-    table = read_table(write("user,ticket,x,y\n" + rows))
-    assert [c.name for c in table.columns] == ["ticket", "x"]
-    assert has_note(table, "Left out 'user': id-like text, 120 different values in 120 rows")
-    assert has_note(table, "ticket: id-like, 120 integers, all different, in order", "--drop")
-    kept = read_table(write("user,ticket,x,y\n" + rows), categorical=["user"], drop=["ticket"])
-    assert [c.name for c in kept.columns] == ["user", "x"]
-    assert has_note(kept, "Left out 'ticket': as asked.")
+def test_ids_are_left_out_and_what_may_be_one_is_doubted(write):
+    rows = "".join(
+        f"u{i:03},{1000 - 7 * i},{7919**3 * (i + 1) % 10**9},{i % 5},{'pq'[i % 2]}\n"
+        for i in range(120)
+    )
+    path = write("user,ticket,number,x,y\n" + rows)
+    table = read_table(path)
+    assert [c.name for c in table.columns] == ["number", "x"]
+    assert has_note(
+        table,
+        "Left out 'user': id-like text, 120 different values in 120 rows",
+        "'ticket': id-like, 120 integers, all different; --numeric keeps it",
+    )
+    assert has_note(table, "number: id-like, 120 integers, all different; if", "--drop")
+    kept = read_table(path, categorical=["user"], numeric=["ticket"], drop=["number"])
+    assert [c.name for c in kept.columns] == ["user", "ticket", "x"]
+    assert has_note(kept, "Left out 'number': as asked.")
 
 
 # The header
@@ -416,9 +447,10 @@ def test_notes_on_classes_come_to_an_end(write):
     path = write(
         "x,y\n" + "".join(f"{i % 5},{i}.{'0' * n}\n" for i in range(30) for n in range(30))
     )
-    notes = [note for note in read_table(path).notes if "differ in writing" in note]
-    assert len(notes) == 10
-    assert all(note.count("'") == 20 for note in notes)
+    table = read_table(path, target="y", categorical=["y"])
+    (note,) = [note for note in table.notes if "differ in writing" in note]
+    assert note.count("'") == 20
+    assert note.endswith("(and 29 more such groups).")
 
 
 def test_far_too_many_values_make_no_category(write, monkeypatch):

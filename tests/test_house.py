@@ -187,10 +187,10 @@ def test_specs_are_complete(spec):
     assert spec.options == {name: arguments[name].default for name in spec.options}
     found = {name: low for name, (low, _, _) in spec.search.items()}
     for params in (spec.params_of(found), *spec.polish):
-        assert params.keys() - set(MOVES) <= spec.defaults.keys()
+        assert params.keys() - set(MOVES) <= {*spec.defaults, *spec.options}
         objective_of(spec.name, params)
     for low, high, usual in spec.search.values():
-        assert low <= (usual(100) if callable(usual) else usual) <= high
+        assert low <= usual <= high
     day, night, marker, dash = spec.look
     assert all(re.fullmatch("#[0-9a-f]{6}", colour) for colour in (day, night))
     assert marker

@@ -152,4 +152,8 @@ def test_predictions_hold_no_formula(stranger, capfd):
         assert all(safe_cell(cell) == cell for cell in cells)
         assert {row[3] for row in rows} >= {"'=cmd|' /C calc'!A0", "-1.5"}  # a number stays one
         assert any(row[1].startswith("-") for row in rows)
-        assert {row[4] for row in rows} <= {row[3] for row in rows}
+        assert head[4:6] == ["line", "prediction"]
+        assert {row[5] for row in rows} <= {row[3] for row in rows}
+        lines = [int(row[4]) for row in rows]
+        assert lines == sorted({*lines})
+        assert lines[0] > 2  # the header goes over several

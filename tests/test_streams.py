@@ -89,6 +89,13 @@ def test_nothing_is_said_of_a_broken_pipe(study, monkeypatch, capsys, arguments)
     assert (capsys.readouterr().err == "") == (code == 0)
 
 
+def test_who_waits_before_a_terminal_is_told_what_is_read(capsys, monkeypatch):
+    for watched in (False, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda watched=watched: watched)
+        assert main(["inspect", "iris", "--json"]) == 0
+        assert ("Reading iris …" in capsys.readouterr().err) == watched
+
+
 @pytest.mark.parametrize("streams", ["| true", "0>&- 1>&- 2>&-"])
 def test_the_same_of_a_whole_process(study, streams):
     """Python's own flush at exit included."""

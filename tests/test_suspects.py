@@ -3,12 +3,13 @@
 import csv
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from study_samples import sample
 
-from expacc.compare.suspects import rank_rows, suspects, suspects_csv
+from expacc.compare.suspects import pack_source, rank_rows, suspects, suspects_csv
 from expacc.runner.rows import Predictions, Row
 
 
@@ -91,10 +92,17 @@ def test_only_accuracy_trained_models_on_unaltered_labels_are_asked():
 
 def test_the_file_lists_every_doubted_row():
     record = sample(wrong_share=0.05, trials=0, class_names=[*"abcdefghi", "=cmd()"])
+    count = record.tables["digits"].rows
+    written = {"=x": [f"cell {row}" for row in range(count)]}
+    file = SimpleNamespace(rows=count, lines=2 * np.arange(count) + 3, written=written)
+    facts = replace(record.tables["digits"], source=pack_source(file))
+    record = replace(record, tables={"digits": facts})
     found = suspects(record, "digits")
     lines = list(csv.DictReader(io.StringIO(suspects_csv(record, [found]))))
-    assert len(lines) == int((found.against > 0).sum())
-    assert [int(line["row"]) for line in lines] == found.rows[found.against > 0].tolist()
+    doubted = found.rows[found.against > 0]
+    assert [int(line["line"]) for line in lines] == (2 * doubted + 3).tolist()
+    assert [line["'=x"] for line in lines] == [f"cell {row}" for row in doubted]
+    assert [int(line["rank"]) for line in lines] == (np.flatnonzero(found.against) + 1).tolist()
     assert all((line["disbelieved_by_all"] == "yes") == (line["models_against"] == line["models"])
                for line in lines)  # fmt: skip
     labels = {line["given"] for line in lines} | {line["suggested"] for line in lines}

@@ -189,6 +189,7 @@ def test_loss_objects_are_the_named_losses():
         (expacc.HingeLoss(), "hinge"),
         (expacc.ExpectedDistanceLoss(power=2.0), "expected_distance"),
         (expacc.ExpectedF1ErrorLoss(average="micro"), "expected_f1_error"),
+        (expacc.ExpectedF1ErrorLoss(sigma=2.0), "expected_f1_error"),
         (nn.CrossEntropyLoss(), "cross_entropy"),
         (expacc.FocalLoss(alpha=None), "focal"),
         (expacc.SymmetricCrossEntropyLoss(ce_weight=2.0), "symmetric_cross_entropy"),
@@ -197,7 +198,7 @@ def test_loss_objects_are_the_named_losses():
         assert objective_of(loss).kind[0] == name
     for loss in (  # which the named form does not have
         expacc.ExpectedDistanceLoss(noise="normal"),
-        expacc.ExpectedF1ErrorLoss(sigma=2.0),
+        expacc.ExpectedF1ErrorLoss(label_smoothing=0.1),
     ):
         assert objective_of(loss).kind[0] == type(loss).__name__
     scheduled = expacc.ScheduledLoss(expacc.MixedExpectedErrorLoss(), focus=focus_gradual)

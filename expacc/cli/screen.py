@@ -72,6 +72,11 @@ class Screen:
         if not self.quiet:
             self._line(text, style, error=True)
 
+    def begins(self, text: str) -> None:
+        """A line on what may take a while, for somebody who waits: none in a log or a pipe."""
+        if sys.stderr.isatty():
+            self.remark(text, "dim")
+
     def warn(self, text: str) -> None:
         """A line that is not left out."""
         self._line(text, "yellow", error=True)

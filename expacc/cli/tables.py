@@ -149,7 +149,7 @@ def read_all(
         for note in notes:
             screen.remark(f"{name}: {note}", "dim")
         for each in found:
-            screen.remark(f"Reading {each.name} …", "dim")
+            screen.begins(f"Reading {each.name} …")
             try:
                 if alone and len(found) == 1:
                     table = _read_or_ask(each, reading, screen, command)

@@ -35,7 +35,7 @@ def column_chart(entry: Entry, board: TableBoard, look: Mapping[str, Look]) -> C
             )  # fmt: skip
         axes.axvline(0, color=LINES, lw=1)
         axes.set_xlim(min(0, *values), max(1.0, *values) * (1.1 if width > 5 else 1.25))
-        axes.set_xlabel("accuracy lost when shuffled (points)")
+        axes.set_xlabel("accuracy lost (points)")  # fits beside long names on a phone
         axes.xaxis.set_major_locator(MaxNLocator(4 if width < 5 else 8))
         tidy_axes(axes, grid="x")
         return figure

@@ -220,22 +220,29 @@ class FoldTrainer:
             own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
             found += own
             best[loss] = None
-            place = best_trial(own, [self._right(loss, trial, results) for trial in trials])
+            place = best_trial(own, [self._right(loss, trial.number, results) for trial in trials])
             if place is not None:
                 calibration = self._calibration(loss, place, results)
                 best[loss] = (trials[place], own[place], calibration)
         return found, best
 
-    def _right(self, loss: str, trial: Trial, results: dict[Any, RunResult]) -> NDArray[np.bool_]:
-        """Which of the rows that it is judged by a trial has right; none where it failed."""
-        found = []
+    def _held_out(
+        self, loss: str, number: int, results: dict[Any, RunResult]
+    ) -> tuple[Array, Places]:
+        """A trial's logits of all rows that it is judged by, NaN where it failed; and labels."""
+        logits, labels = [], []
         for fold, (_, held) in enumerate(self.inner):
-            model, labels = results[loss, trial.number, fold].model, self.rows.labels[held]
-            if model is None:
-                found.append(torch.zeros(len(held), dtype=torch.bool))
-            else:
-                found.append(model.logits(self.rows.features[held]).argmax(1) == labels)
-        return torch.cat(found).numpy()
+            model = results[loss, number, fold].model
+            features = self.rows.features[held]
+            failed = torch.full((len(held), self.classes), torch.nan)
+            logits.append(failed if model is None else model.logits(features))
+            labels.append(self.rows.labels[held])
+        return torch.cat(logits).double().numpy(), torch.cat(labels).numpy()
+
+    def _right(self, loss: str, number: int, results: dict[Any, RunResult]) -> NDArray[np.bool_]:
+        logits, labels = self._held_out(loss, number, results)
+        right: NDArray[np.bool_] = logits.argmax(1) == labels
+        return right
 
     def _inner_runs(
         self, trials: Mapping[str, Sequence[Trial]], starts: Sequence[Trained | None]
@@ -268,7 +275,9 @@ class FoldTrainer:
         if not trials:
             return self.usual, trained
         rows = [self._trial_row(REFERENCE, trial, results, 0.0) for trial in trials]
-        place = best_trial(rows, [self._right(REFERENCE, trial, results) for trial in trials])
+        place = best_trial(
+            rows, [self._right(REFERENCE, trial.number, results) for trial in trials]
+        )
         return None if place is None else trials[place], trained
 
     def _solutions(self, trained: dict[Any, tuple[RunResult, float]]) -> list[Trained | None]:
@@ -322,14 +331,8 @@ class FoldTrainer:
 
     def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
-        logits, codes = [], []
-        for fold, (_, held) in enumerate(self.inner):
-            model = results[loss, place, fold].model
-            if model is not None:  # a trial with a score has them all
-                logits.append(model.logits(self.rows.features[held]).double().numpy())
-                codes.append(self.rows.labels[held].numpy())
-        known = np.concatenate(codes)
-        return fit_calibration(np.concatenate(logits), known, np.ones(len(known)))
+        logits, known = self._held_out(loss, place, results)
+        return fit_calibration(logits, known, np.ones(len(known)))
 
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""

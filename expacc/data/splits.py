@@ -269,7 +269,7 @@ def given_splits(table: Table) -> Splits:
         name, absent = next(iter(gone.items()))
         names = ", ".join(repr(table.target.classes[code]) for code in absent[:10].tolist())
         names += ", …" if absent.size > 10 else ""
-        more = f" (and {len(gone) - 1} more splits lack some)" if len(gone) > 1 else ""
+        more = f" (and {len(gone) - 1} more split(s) lack some)" if len(gone) > 1 else ""
         notes = [f"Warning: {name}: no training row has the class(es) {names}{more}."]
     how = {"kind": "given", "folds": len(table.given), "name": table.name}
     return Splits(table.given, how, tuple(notes))

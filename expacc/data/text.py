@@ -13,7 +13,8 @@ from expacc.plain import UsageError
 _PART = 4 << 20  # bytes
 _ASCII = bytes(range(1, 128))  # NUL is left: text has none
 _NOT_CP1252 = {0x81, 0x8D, 0x8F, 0x90, 0x9D}
-_WIDE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
+# Overlong ones and surrogates, too: of damage, not of Latin letters.
+_WIDE = re.compile(rb"[\xc0-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
 _MOST_HIGH = 0.3  # of the bytes, in a text of Latin letters
 _LINE_END = re.compile(r"\r\n|\n|\r")
 
@@ -37,16 +38,24 @@ def guess_encoding(source: Source) -> tuple[str, list[str]]:
         return "utf-8", []
     except UnicodeDecodeError as error:
         place = end - len(error.object) + error.start
+        # Half of a character at the end; one byte alone may be a small letter of Latin-1.
+        last = data[place:] if "end of data" in error.reason else b""
+        cut = len(last) > 1 or b"" < last < b"\xe0"
     odd = paired = 0
     seen: set[int] = set()
+    rest = b""  # of the last part, where a character may go on
     for start in range(0, len(data), _PART):
         part = data[start : start + _PART]
         high = part.translate(None, _ASCII)
         odd += len(high)
         seen |= {*high}
-        paired += sum(map(len, _WIDE.findall(part)))
+        part, done = rest + part, 0
+        for wide in _WIDE.finditer(part):
+            done = wide.end()
+            paired += done - wide.start()
+        rest = part[max(done, len(part) - 3) :]
     marked = data[:2] in (b"\xff\xfe", b"\xfe\xff")
-    if marked or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(data):
+    if marked or cut or 0 in seen or 2 * paired > odd or odd > _MOST_HIGH * len(data):
         return "utf-8", []  # where it is refused with its place
     found = "latin-1" if seen & _NOT_CP1252 else "cp1252"
     line, _ = _place(_parts(data[:place], found, final=False))

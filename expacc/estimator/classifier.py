@@ -73,7 +73,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             vote, from lines to two layers, whose training leaves nothing to set.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
-        learning_rate: of Adam, > 0, falling to a twentieth; 'auto' tries 0.02 and 0.1.
+        learning_rate: of Adam, > 0, falling to a twentieth; 'auto' is 0.1.
         loss_params: of the loss, e.g. {'leak': 0.1}; None tries a few.
         weight_decay: L2 on the weights, in units of one row's loss; 'exact' and 'expected_error',
             whose slopes are small, take a tenth.
@@ -445,8 +445,8 @@ class AccuracyClassifierCV(AccuracyClassifier):
         >>> from sklearn.datasets import load_wine
         >>> X, y = load_wine(return_X_y=True)
         >>> classifier = AccuracyClassifierCV(losses=("exact", "hinge")).fit(X, y)
-        >>> len(classifier.cv_results_["params"])  # start, six of EXACT, two of hinge
-        9
+        >>> len(classifier.cv_results_["params"])  # start, three of EXACT, one of hinge
+        5
     """
 
     def __init__(

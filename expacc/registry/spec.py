@@ -52,6 +52,7 @@ class LossSpec:
             autograd.
         counts: its parameters that are whole numbers: what a schedule gives is rounded.
         search: parameter → the range that ``compare`` searches.
+        other: usual numbers of a second kind, which have a trial of their own.
         params_of: from what the search found to the parameters of the loss.
         polish: the parameters that the estimators try.
         decay_factor: part of the usual weight decay, for losses whose slopes are small.
@@ -79,6 +80,7 @@ class LossSpec:
     slope: Pull | str | None = None
     counts: tuple[str, ...] = ()
     search: Mapping[str, Range] = field(default_factory=dict)
+    other: Mapping[str, float] = field(default_factory=dict)
     params_of: Callable[[dict[str, float]], dict[str, Any]] = dict
     polish: tuple[Mapping[str, Any], ...] = ({},)
     decay_factor: float = 1.0
@@ -116,6 +118,7 @@ class LossSpec:
             defaults=fixed(self.defaults),
             options={key: settings.get(key, usual) for key, usual in self.options.items()},
             search={key: value for key, value in self.search.items() if key not in settings},
+            other={key: value for key, value in self.other.items() if key not in settings},
             params_of=lambda found: fixed(params_of(found)),
             polish=tuple(
                 dict(one)
