@@ -3,9 +3,10 @@
 import copy
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
@@ -19,8 +20,23 @@ from torch import nn
 
 from expacc.errors import check_choice, check_count, check_number
 from expacc.estimator.calibration import Calibration
+from expacc.estimator.categories import (
+    Levels,
+    as_numbers,
+    category_mask,
+    values_of_categories,
+)
+from expacc.estimator.committee import Committee, committee_module, fit_committee
 from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
-from expacc.estimator.inputs import Array, prepare, read_features, read_splits, read_training
+from expacc.estimator.inputs import (
+    Array,
+    Prepared,
+    content_folds,
+    prepare,
+    read_features,
+    read_splits,
+    read_training,
+)
 from expacc.estimator.saving import (
     cv_results,
     names_of_cv_results,
@@ -32,20 +48,29 @@ from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
 UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
+LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
+# What belongs to the training of one model, and its values where networks vote.
+OF_ONE_MODEL: dict[str, Any] = {
+    **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
+    **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
+}
 RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}
 
 
 class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier or a network of ReLU layers, trained for its accuracy.
+    """A linear classifier, a network of ReLU layers or many that vote, trained for accuracy.
 
     ``fit`` starts from scikit-learn's logistic regression (a network: from one trained on cross
     entropy), trains on from there with ``loss``, and keeps the result if held-out rows show that
-    it helped. Features are standardised inside, so their scale does not matter.
+    it helped. With ``hidden_layer_sizes='auto'`` many small networks are trained at once, each on
+    other rows; held-out rows say when each kind is to stop, and the best kinds vote. Features are
+    scaled inside; missing values and categories are welcome where networks vote.
 
     Args:
-        loss: a name of ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of (logits,
-            target). 'cross_entropy' gives the start itself.
-        hidden_layer_sizes: widths of hidden layers; () for a linear model.
+        loss: 'auto' for the leaky expected error, a name of ``expacc.training.LOSS_NAMES``, a loss
+            Module, or any callable of (logits, target). 'cross_entropy' gives the start itself.
+        hidden_layer_sizes: widths of hidden layers; () for a linear model; 'auto' for networks that
+            vote, from lines to two layers, whose training leaves nothing to set.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' is 0.1.
@@ -57,17 +82,22 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         guard: keep the start unless held-out rows show a gain beyond a standard error.
         calibrate: calibrate ``predict_proba`` on held-out rows. The prediction is always
             the class of the largest probability.
-        cv: how many folds, for choosing and for calibrating (of more than 4,096 different rows one
-            is held out); or a splitter of scikit-learn, or pairs of row numbers, that hold out
-            every row once.
+        cv: how many folds, for choosing and for calibrating (of a linear model of more than 4,096
+            different rows one is held out); None for 4, or 5 where networks vote; or a splitter of
+            scikit-learn, or pairs of row numbers, that hold out every row once.
         class_weight: None, 'balanced' (accuracy then means balanced accuracy) or a dict.
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
         progress: show a bar for fits of over two seconds.
+        categorical_features: where networks vote, columns that are categories: 'from_dtype' for a
+            data frame's, None, names, column numbers or a mask.
         hidden, folds, numbers: old names of hidden_layer_sizes, cv and loss_params.
 
     Attributes:
         classes_: labels as given, sorted.
+        label_probability_: of networks that vote, for every row of ``fit`` the probability of its
+            label by those that did not see it; NaN for a row of weight 0.
+        suspect_rows_: rows whose label these contradict, the most doubtful first.
         n_features_in_, feature_names_in_: as in scikit-learn.
         best_params_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
         cv_results_: of the start and of each setting tried 'params', 'mean_test_score' (accuracy
@@ -88,8 +118,8 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        loss: Any = "leaky_expected_error",
-        hidden_layer_sizes: tuple[int, ...] = (),
+        loss: Any = "auto",
+        hidden_layer_sizes: Any = (),
         epochs: int | str = "auto",
         learning_rate: float | str = "auto",
         *,
@@ -99,11 +129,12 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: float = 0.0,
         guard: bool = True,
         calibrate: bool = True,
-        cv: Any = 4,
+        cv: Any = None,
         class_weight: Any = None,
         random_state: Any = None,
         device: str = "cpu",
         progress: bool = False,
+        categorical_features: Any = "from_dtype",
         hidden: Any = UNUSED,
         folds: Any = UNUSED,
         numbers: Any = UNUSED,
@@ -123,6 +154,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.device = device
         self.progress = progress
+        self.categorical_features = categorical_features
         self.hidden = hidden
         self.folds = folds
         self.numbers = numbers
@@ -143,18 +175,45 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fresh.__dict__
         return self
 
+    committee_: Committee | None = None  # one of these two is had by who is fitted
+    layers_: list[tuple[Array, Array]] | None
+    _levels: Mapping[int, Levels] = MappingProxyType({})
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        config = self._config()
-        features, self.classes_, codes, weight = read_training(self, X, y, sample_weight)
+        config, votes = self._config(), self._votes()
+        self._levels = {}
+        if votes:
+            self._levels = values_of_categories(X, self.categorical_features)
+            X = as_numbers(X, self._levels)
+        features, self.classes_, codes, weight = read_training(
+            self, X, y, sample_weight, gaps=votes
+        )
         classes, seed = len(self.classes_), 0
         if self.random_state is not None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        config = replace(config, settings=self._settings(classes), classes=classes, seed=seed)
         fold = None
         if not isinstance(config.folds, int):
             splits = check_cv(config.folds, codes, classifier=True).split(features, codes)
             fold = read_splits(splits, len(codes))
+        if votes:
+            gaps = np.isnan(features)
+            if gaps.any():  # of one kind, in a copy
+                features = np.where(gaps, np.nan, features)
+            prepared = prepare(features, codes, weight, seed, fold)
+            folds = content_folds(prepared, config.folds)
+            names = getattr(self, "feature_names_in_", None)
+            categorical = category_mask(
+                self.categorical_features,
+                None if names is None else list(names),
+                self.n_features_in_,
+            )
+            categorical[list(self._levels)] = True
+            if folds:
+                return self._fit_committee(prepared, folds, codes, categorical, seed)
+            features = np.nan_to_num(features)  # too few rows to hold any out
+        config = replace(config, settings=self._settings(classes), classes=classes, seed=seed)
         fitted = fit_model(prepare(features, codes, weight, seed, fold), config)
+        self.committee_ = None
         self.layers_ = [
             (layer.weight.cpu().numpy(), layer.bias.cpu().numpy()) for layer in fitted.model.layers
         ]
@@ -164,11 +223,54 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = cv_results(fitted.held_out)
         self.best_params_ = dict(START) if fitted.chosen is None else fitted.chosen.describe()
 
+    def __sklearn_tags__(self) -> Any:
+        """Missing values are welcome where networks vote."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._votes()
+        return tags
+
+    def _votes(self) -> bool:
+        """Whether networks vote."""
+        return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
+
+    def _fit_committee(
+        self,
+        prepared: Prepared,
+        folds: list[tuple[NDArray[np.int64], ...]],
+        codes: NDArray[np.int64],
+        categorical: NDArray[np.bool_],
+        seed: int,
+    ) -> None:
+        found = fit_committee(
+            prepared,
+            folds,
+            len(self.classes_),
+            categorical,
+            seed=seed,
+            device=self.device,
+            progress=self.progress,
+        )
+        calibration = found.calibration if self.calibrate else Calibration()
+        self.committee_ = found.committee
+        self.layers_ = None
+        self.temperature_, self.bend_ = calibration.temperature, calibration.bend
+        self.cv_results_ = cv_results(found.held_out)
+        best = int(np.argmax(self.cv_results_["mean_test_score"]))
+        self.best_params_ = dict(self.cv_results_["params"][best])
+        chances = np.concatenate(
+            [calibration.probabilities(found.logits), np.full((1, len(self.classes_)), np.nan)]
+        )
+        own = chances[prepared.place]  # -1, the last, for rows that do not count
+        self.label_probability_ = own[np.arange(len(codes)), codes]
+        doubted = np.flatnonzero((own.argmax(axis=1) != codes) & (prepared.place >= 0))
+        self.suspect_rows_ = doubted[np.argsort(self.label_probability_[doubted], kind="stable")]
+
     def _settings(self, classes: int) -> tuple[Setting, ...]:
         params = self._value("loss_params")
-        if isinstance(self.loss, str) and self.loss == "cross_entropy" and not params:
+        loss = LINEAR_LOSS if isinstance(self.loss, str) and self.loss == "auto" else self.loss
+        if isinstance(loss, str) and loss == "cross_entropy" and not params:
             return ()
-        return settings_for(self.loss, params, self.learning_rate, self.weight_decay, classes)
+        return settings_for(loss, params, self.learning_rate, self.weight_decay, classes)
 
     def _value(self, name: str) -> Any:
         """A parameter, or the one of its old name, if that is given."""
@@ -186,9 +288,22 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _config(self) -> FitConfig:
         """All but what the data decides, checked."""
         hidden, cv = self._value("hidden_layer_sizes"), self._value("cv")
+        cv = (5 if self._votes() else 4) if cv is None else cv
+        if isinstance(hidden, str):
+            if hidden != "auto":
+                raise UsageError(f"hidden_layer_sizes must be widths or 'auto'; got {hidden!r}.")
+            for name, usual in OF_ONE_MODEL.items():
+                value = getattr(self, name)
+                if type(value) is not type(usual) or value != usual:
+                    raise UsageError(
+                        f"{name} must be left at {usual!r} where networks vote "
+                        f"(hidden_layer_sizes='auto'); got {value!r:.60}. Give the layers."
+                    )
         for name in ("epochs", "batch_size"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
+        if isinstance(hidden, str):
+            hidden = ()
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         for width in hidden:
             check_count("hidden_layer_sizes", width)
@@ -226,17 +341,20 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._linear(1)
 
     def _linear(self, part: int) -> Array:
-        check_is_fitted(self, "layers_")
-        if len(self.layers_) > 1:
+        check_is_fitted(self, "classes_")
+        if self.layers_ is None or len(self.layers_) > 1:
             raise AttributeError("coef_ and intercept_ belong to linear models; this has layers.")
         found: Array = self.layers_[0][part]
         return found if len(found) > 2 else found[1:] - found[:1]
 
     def _logits(self, X: Any) -> Array:
-        check_is_fitted(self, "layers_")
+        check_is_fitted(self, "classes_")
+        if self.committee_ is not None:
+            features = read_features(self, as_numbers(X, self._levels), gaps=True)
+            return self.committee_.log_probabilities(features)
         signal = read_features(self, X)
         with np.errstate(over="ignore", invalid="ignore"):  # asked about below
-            for index, (weight, bias) in enumerate(self.layers_):
+            for index, (weight, bias) in enumerate(self.layers_ or ()):
                 signal = np.maximum(signal, 0) if index else signal
                 signal = signal @ weight.T + bias
         # The largest of NaN is the first class, and of inf any: no row may get a label by that.
@@ -280,18 +398,24 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             logs: Array = np.log(self.predict_proba(X))
         return logs
 
-    def to_torch(self, dtype: torch.dtype = torch.float32) -> nn.Sequential:
-        """A plain nn.Sequential from features as given to logits; argmax indexes ``classes_``."""
-        check_is_fitted(self, "layers_")
+    def to_torch(self, dtype: torch.dtype = torch.float32) -> nn.Module:
+        """One Module from features as given to logits; argmax indexes ``classes_``.
+
+        Of a single model it is a plain nn.Sequential. Categories of a data frame come as their
+        numbers in sorted order.
+        """
+        check_is_fitted(self, "classes_")
+        if self.committee_ is not None:
+            return committee_module(self.committee_, dtype)
         layers = tuple(
             Layer(torch.tensor(weight, dtype=dtype), torch.tensor(bias, dtype=dtype))
-            for weight, bias in self.layers_
+            for weight, bias in self.layers_ or ()
         )
         return Trained(layers).module()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted classifier to a folder: safetensors and JSON, nothing that is run."""
-        check_is_fitted(self, "layers_")
+        check_is_fitted(self, "classes_")
         return write_folder(self, Path(folder))
 
     @classmethod

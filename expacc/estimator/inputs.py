@@ -26,24 +26,29 @@ MOST_VALUES = 500_000_000  # 4 GB
 
 @dataclass(frozen=True)
 class Prepared:
-    """Distinct rows: features (n, F), class numbers, weights > 0 and a hash of each, (n)."""
+    """Distinct rows: features (n, F), class numbers, weights > 0 and a hash of each, (n).
+
+    ``place`` says of every row as given which of these it is; -1 for a row of weight 0.
+    """
 
     features: Array
     codes: NDArray[np.int64]
     weight: Array
     draw: NDArray[np.uint64]  # a random order that belongs to the rows
+    place: NDArray[np.int64]
     fold: NDArray[np.int64] | None = None  # where the user says which rows are held out together
 
 
-def read_features(estimator: Any, features: Any) -> Array:
-    """Features to predict for, as float64, or a sentence."""
-    found: Array = _validated(estimator, features, reset=False)
+def read_features(estimator: Any, features: Any, *, gaps: bool = False) -> Array:
+    """Features to predict for, as float64, or a sentence; ``gaps`` allows missing values."""
+    found: Array = _validated(estimator, features, reset=False, gaps=gaps)
     return found
 
 
-def _validated(estimator: Any, features: Any, *labels: Any, reset: bool) -> Any:
+def _validated(estimator: Any, features: Any, *labels: Any, reset: bool, gaps: bool = False) -> Any:
     """scikit-learn's checks, with a sentence of our own for text; a sparse matrix becomes dense."""
     how: Any = {"reset": reset, "dtype": np.float64, "accept_sparse": "csr"}
+    how["ensure_all_finite"] = "allow-nan" if gaps else True
     try:
         found = validate_data(estimator, features, *labels, **how)
     except ValueError as refused:
@@ -82,7 +87,7 @@ def _first_text_column(features: Any) -> str:
 
 
 def read_training(
-    estimator: Any, features: Any, labels: Any, sample_weight: Any
+    estimator: Any, features: Any, labels: Any, sample_weight: Any, *, gaps: bool = False
 ) -> tuple[Array, NDArray[Any], NDArray[np.int64], Array]:
     """Features, classes, class numbers and weights of ``fit``'s arguments."""
     if labels is None:
@@ -90,7 +95,7 @@ def read_training(
             f"y must be given: {type(estimator).__name__} requires y to be passed, but the target "
             "y is None."
         )
-    checked, labels = _validated(estimator, features, labels, reset=True)
+    checked, labels = _validated(estimator, features, labels, reset=True, gaps=gaps)
     with warnings.catch_warnings():
         # Many classes for few rows: refused below if it cannot be, else nobody's business.
         warnings.simplefilter("ignore", UserWarning)
@@ -152,9 +157,10 @@ def prepare(
     # Summed in sorted order of the parts, so that the sum does not depend on the rows' order.
     order = np.lexsort((weight, group))
     total = np.add.reduceat(weight[order], np.searchsorted(group[order], np.arange(len(draw))))
-    return Prepared(
-        features[first], codes[first], total, draw, None if fold is None else fold[first]
-    )
+    place = np.full(len(kept), -1)
+    place[kept] = group
+    held = None if fold is None else fold[first]
+    return Prepared(features[first], codes[first], total, draw, place, held)
 
 
 def _hashes(columns: Sequence[Array], seed: int) -> NDArray[np.uint64]:

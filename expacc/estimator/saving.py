@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 import expacc
+from expacc.estimator import committee_files
 from expacc.files import Between, check_shape, is_sealed, parse_json, read_whole, seal, write_whole
 from expacc.plain import UsageError
 
@@ -31,6 +32,7 @@ _SHAPE = {
     "features": _COUNT,
     "feature_names": ([str], None),
     "layers": [[_COUNT, _COUNT]],
+    "committee?": committee_files.SHAPE,
     "temperature": Between(5e-324, 1e300),
     "bend": Between(5e-324, 1.0),
     "chosen": dict,
@@ -92,7 +94,7 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         "classes": {"kind": kind, "values": [_KINDS[kind](c) for c in classifier.classes_]},
         "features": int(classifier.n_features_in_),
         "feature_names": _names(classifier),
-        "layers": [list(weight.shape) for weight, _ in classifier.layers_],
+        "layers": [list(weight.shape) for weight, _ in classifier.layers_ or ()],
         "temperature": classifier.temperature_,
         "bend": classifier.bend_,
         "chosen": classifier.best_params_,
@@ -107,7 +109,12 @@ def write_folder(classifier: Any, folder: Path) -> Path:
         },
     }
     tensors = {}
-    for place, (weight, bias) in enumerate(classifier.layers_):
+    if classifier.committee_ is not None:
+        facts["committee"] = committee_files.committee_facts(
+            classifier.committee_, classifier._levels
+        )
+        tensors = committee_files.committee_tensors(classifier.committee_)
+    for place, (weight, bias) in enumerate(classifier.layers_ or ()):
         tensors[f"{place}.weight"] = torch.from_numpy(np.ascontiguousarray(weight))
         tensors[f"{place}.bias"] = torch.from_numpy(np.ascontiguousarray(bias))
     weights = save(tensors)
@@ -170,7 +177,8 @@ def read_files(folder: Path) -> dict[str, bytes]:
 
 
 def _size(facts: dict[str, Any]) -> int:
-    return HEADER + sum(8 * int(out * into + out) for out, into in facts["layers"])
+    votes = committee_files.committee_bytes(facts["committee"]) if "committee" in facts else 0
+    return HEADER + votes + sum(8 * int(out * into + out) for out, into in facts["layers"])
 
 
 def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
@@ -181,7 +189,7 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
         known = classifier.get_params(deep=False)
         parameters = {NAMES.get(name, name): v for name, v in facts["parameters"].items()}
         parameters = {name: value for name, value in parameters.items() if name in known}
-        if "hidden_layer_sizes" in parameters:
+        if isinstance(parameters.get("hidden_layer_sizes"), list):
             parameters["hidden_layer_sizes"] = tuple(parameters["hidden_layer_sizes"])
         classifier.set_params(**parameters)
         classifier.classes_ = np.array(facts["classes"]["values"])
@@ -197,14 +205,25 @@ def build(cls: type, folder: Path, files: dict[str, bytes]) -> Any:
     if "iterations" in facts:  # older folders do not say
         classifier.n_iter_ = facts["iterations"]
     shapes = [(out, into) for out, into in facts["layers"]]
-    _check_shapes(shapes, classifier, folder)
+    _check_shapes(shapes, classifier, folder, "committee" in facts)
     found = hashlib.sha256(files[WEIGHTS]).hexdigest()
     if facts.get("weights_sha256", found) != found:  # older folders do not say
         raise UsageError(
             f"{folder / WEIGHTS} must be the file that {FACTS} was written with; it was changed, "
             "or its writer died. Save the classifier again."
         )
-    classifier.layers_ = _read_weights(folder / WEIGHTS, files[WEIGHTS], shapes)
+    tensors = _read_tensors(folder / WEIGHTS, files[WEIGHTS])
+    classifier.committee_, classifier.layers_, classifier._levels = None, None, {}
+    if "committee" in facts:
+        classifier.committee_, classifier._levels = committee_files.read_committee(
+            facts["committee"],
+            tensors,
+            folder / WEIGHTS,
+            classifier.n_features_in_,
+            len(classifier.classes_),
+        )
+    else:
+        classifier.layers_ = _layers(folder / WEIGHTS, tensors, shapes)
     return classifier
 
 
@@ -241,28 +260,34 @@ def _read_facts(folder: Path, data: bytes) -> dict[str, Any]:
     return dict(facts)
 
 
-def _check_shapes(shapes: list[tuple[int, int]], classifier: Any, folder: Path) -> None:
+def _check_shapes(
+    shapes: list[tuple[int, int]], classifier: Any, folder: Path, votes: bool
+) -> None:
     widths = [classifier.n_features_in_, *(out for out, _ in shapes)]
-    chained = bool(shapes) and all(
-        into == before for (_, into), before in zip(shapes, widths[:-1], strict=True)
-    )
     classes = classifier.classes_
+    chained = all(into == before for (_, into), before in zip(shapes, widths[:-1], strict=True))
+    chained = chained and widths[-1] == len(classes) if shapes else votes
     different = len(set(classes.tolist())) == len(classes) >= 2
-    if not chained or widths[-1] != len(classes) or not different:
+    if not chained or not different:
         raise UsageError(
             f"{folder / FACTS} must chain its layers from features to different classes; "
             f"got {str(shapes)[:200]} for {len(classes)}."
         )
 
 
-def _read_weights(path: Path, data: bytes, shapes: list[tuple[int, int]]) -> list[tuple[Any, Any]]:
+def _read_tensors(path: Path, data: bytes) -> dict[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
-        tensors = load(data)
+        return dict(load(data))
     except (SafetensorError, ValueError, KeyError, TypeError, RuntimeError):
         raise UsageError(f"{path} must be a safetensors file; it is damaged.") from None
+
+
+def _layers(
+    path: Path, tensors: Mapping[str, torch.Tensor], shapes: list[tuple[int, int]]
+) -> list[tuple[Any, Any]]:
     layers = []
     for place, (out, into) in enumerate(shapes):
         pair = []

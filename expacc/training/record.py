@@ -104,6 +104,8 @@ class Record:
             if good[place] != steps:
                 self.results[run] = self._result(run, epoch, None, failed_step=good[place] + 1)
                 continue
+            if self.config.keep == "every" and due:
+                self.every[run].append(self.network.trained(theta[place]))
             improved = self._note_best(run, epoch, theta[place])
             patience = self.config.patience
             bored = (
@@ -156,8 +158,6 @@ class Record:
         scores = self.curves[run].get("validation_accuracy")
         if self.runs[run].stop == epoch:
             self.at_stop[run] = self.network.trained(theta)
-        if self.config.keep == "every":
-            self.every[run].append(self.network.trained(theta))
         if not self.watched or not scores:
             self.best_epoch[run] = epoch
             return True

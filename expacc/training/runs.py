@@ -137,7 +137,8 @@ class TrainConfig:
         curves: evaluate now and then: () or some of 'validation', 'train' and 'gradient', the mean
             over an epoch's rows of ‖dL/dlogits‖, as they were trained on. Early stopping and
             keep='best' look at validation each epoch anyway.
-        every: epochs from one point of the curves to the next; the last epoch always has one.
+        every: epochs from one point of the curves, or one kept epoch, to the next; the last epoch
+            always has one.
         seed: the study's.
     """
 
@@ -199,7 +200,7 @@ class RunResult:
         failed_step: the first step (from 1) whose gradient was not finite; None for a good run.
         curves: by epochs: 'validation_accuracy', 'validation_loss' (cross entropy), 'train_…',
             'gradient_norm'.
-        every: the weights of every epoch, if the config keeps them.
+        every: the weights of every epoch, or each ``config.every``-th, if the config keeps them.
         at_stop: those of the run's ``stop``, if it has one and came that far.
     """
 
