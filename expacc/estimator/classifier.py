@@ -159,11 +159,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.folds = folds
         self.numbers = numbers
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to features (n, F) and labels of any kind; a row of weight k is k copies of it.
 
@@ -224,8 +219,9 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.best_params_ = dict(START) if fitted.chosen is None else fitted.chosen.describe()
 
     def __sklearn_tags__(self) -> Any:
-        """Missing values are welcome where networks vote."""
+        """Sparse matrices are welcome; missing values where networks vote."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self._votes()
         return tags
 
