@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from expacc.estimator.classifier import AccuracyClassifier, AccuracyClassifierCV
+    from expacc.estimator.classifier import AccuracyClassifier
+    from expacc.estimator.classifier_cv import AccuracyClassifierCV
 
 __all__ = ["AccuracyClassifier", "AccuracyClassifierCV"]
 
@@ -12,6 +13,6 @@ def __getattr__(name: str) -> Any:
     """Fetched when first asked for: a study needs the calibration alone."""
     if name not in __all__:
         raise AttributeError(f"module 'expacc.estimator' has no attribute {name!r}")
-    from expacc.estimator import classifier
+    from expacc.estimator import classifier, classifier_cv
 
-    return getattr(classifier, name)
+    return getattr(classifier_cv if name.endswith("CV") else classifier, name)

@@ -2,7 +2,6 @@
 
 import copy
 import os
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,27 +36,24 @@ from expacc.estimator.inputs import (
     read_splits,
     read_training,
 )
+from expacc.estimator.renamed import UNUSED, Renamed
 from expacc.estimator.saving import (
     cv_results,
-    names_of_cv_results,
     read_folder,
-    warn_renamed,
     write_folder,
 )
 from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
-UNUSED = "deprecated"  # what a parameter has that goes with the next release, as in scikit-learn
 LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
 # What belongs to the training of one model, and its values where networks vote.
 OF_ONE_MODEL: dict[str, Any] = {
     **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
     **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
 }
-RENAMED = {"hidden_layer_sizes": "hidden", "cv": "folds", "loss_params": "numbers"}
 
 
-class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A linear classifier, a network of ReLU layers or many that vote, trained for accuracy.
 
     ``fit`` starts from scikit-learn's logistic regression (a network: from one trained on cross
@@ -170,6 +166,7 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = fresh.__dict__
         return self
 
+    _may_vote = True
     committee_: Committee | None = None  # one of these two is had by who is fitted
     layers_: list[tuple[Array, Array]] | None
     _levels: Mapping[int, Levels] = MappingProxyType({})
@@ -268,26 +265,14 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return ()
         return settings_for(loss, params, self.learning_rate, self.weight_decay, classes)
 
-    def _value(self, name: str) -> Any:
-        """A parameter, or the one of its old name, if that is given."""
-        old = RENAMED[name]
-        value = getattr(self, old, UNUSED)
-        if isinstance(value, str) and value == UNUSED:
-            return getattr(self, name)
-        warnings.warn(
-            f"{old} is {name} now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=5,
-        )
-        return value
-
     def _config(self) -> FitConfig:
         """All but what the data decides, checked."""
         hidden, cv = self._value("hidden_layer_sizes"), self._value("cv")
         cv = (5 if self._votes() else 4) if cv is None else cv
         if isinstance(hidden, str):
-            if hidden != "auto":
-                raise UsageError(f"hidden_layer_sizes must be widths or 'auto'; got {hidden!r}.")
+            if hidden != "auto" or not self._may_vote:
+                also = " or 'auto'" if self._may_vote else ""
+                raise UsageError(f"hidden_layer_sizes must be widths{also}; got {hidden!r}.")
             for name, usual in OF_ONE_MODEL.items():
                 value = getattr(self, name)
                 if type(value) is not type(usual) or value != usual:
@@ -313,18 +298,6 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_choice(name, getattr(self, name), (True, False))
         same = ("dropout", "epochs", "batch_size", "guard", "calibrate", "device", "progress")
         return FitConfig(hidden=hidden, folds=cv, **{name: getattr(self, name) for name in same})
-
-    @property
-    def chosen_(self) -> dict[str, Any]:
-        """Old name of ``best_params_``."""
-        warn_renamed("chosen_", "best_params_")
-        return self.best_params_
-
-    @property
-    def held_out_(self) -> dict[str, float]:
-        """Old form of ``cv_results_``."""
-        warn_renamed("held_out_", "cv_results_")
-        return names_of_cv_results(self.cv_results_)
 
     @property
     def coef_(self) -> Array:
@@ -423,80 +396,3 @@ class AccuracyClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         found: Self = read_folder(cls, Path(folder))
         return found
-
-
-class AccuracyClassifierCV(AccuracyClassifier):
-    """``AccuracyClassifier`` that also chooses the loss.
-
-    Every setting of every loss trains on every inner fold, as one tensor program; the best on the
-    held-out rows is trained on all rows, and cross entropy stays unless it is beaten beyond a
-    standard error.
-
-    Args:
-        losses: names or loss objects to choose from; cross entropy is always the one to beat.
-        hidden_layer_sizes, epochs, learning_rate, weight_decay, batch_size, dropout, guard,
-            calibrate, cv, class_weight, random_state, device, progress, hidden, folds: as in
-            ``AccuracyClassifier``.
-
-    Attributes:
-        best_params_: the loss and numbers that were kept.
-        cv_results_: accuracy on held-out rows of every setting.
-
-    Example:
-        >>> from sklearn.datasets import load_wine
-        >>> X, y = load_wine(return_X_y=True)
-        >>> classifier = AccuracyClassifierCV(losses=("exact", "hinge")).fit(X, y)
-        >>> len(classifier.cv_results_["params"])  # start, three of EXACT, one of hinge
-        5
-    """
-
-    def __init__(
-        self,
-        losses: tuple[Any, ...] = (
-            "leaky_expected_error",
-            "exact",
-            "expected_error",
-            "mixed_expected_error",
-        ),
-        hidden_layer_sizes: tuple[int, ...] = (),
-        epochs: int | str = "auto",
-        learning_rate: float | str = "auto",
-        *,
-        weight_decay: float = 1.0,
-        batch_size: int | str = "auto",
-        dropout: float = 0.0,
-        guard: bool = True,
-        calibrate: bool = True,
-        cv: Any = 5,
-        class_weight: Any = None,
-        random_state: Any = None,
-        device: str = "cpu",
-        progress: bool = False,
-        hidden: Any = UNUSED,
-        folds: Any = UNUSED,
-    ) -> None:
-        super().__init__(
-            hidden_layer_sizes=hidden_layer_sizes,
-            epochs=epochs,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            dropout=dropout,
-            guard=guard,
-            calibrate=calibrate,
-            cv=cv,
-            class_weight=class_weight,
-            random_state=random_state,
-            device=device,
-            progress=progress,
-            hidden=hidden,
-            folds=folds,
-        )
-        self.losses = losses
-
-    def _settings(self, classes: int) -> tuple[Setting, ...]:
-        found: list[Setting] = []
-        for loss in self.losses:
-            if not isinstance(loss, str) or loss != "cross_entropy":
-                found += settings_for(loss, None, self.learning_rate, self.weight_decay, classes)
-        return tuple(found)
