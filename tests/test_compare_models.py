@@ -21,7 +21,7 @@ TINY = ["--losses", "expected_error", "--folds", "2", "--trials", "2", "--repeat
 ASKED = {
     "lightgbm": ["--model", "lightgbm"],
     "xgboost": ["--model", "xgboost"],
-    "mlp": ["--model", "mlp", "--hidden", "6,5", "--dropout", "0.1"],
+    "mlp": ["--model", "mlp", "--hidden", "16,8", "--dropout", "0.1"],
     NAIVE: ["--model", NAIVE],
 }
 NAMED = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "mlp": "a small network"}
