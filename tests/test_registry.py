@@ -9,6 +9,7 @@ import expacc
 from expacc.cli import main
 from expacc.compare.training_budget import trials_of
 from expacc.registry import SPECS, choose_losses, spec_of
+from expacc.registry.limits import limits_of
 from expacc.training import Run, TensorTable, TrainConfig, train_runs
 
 
@@ -96,6 +97,32 @@ def test_the_command_prints_every_loss(capsys):
     assert [one["name"] for one in told] == [n for n, s in SPECS.items() if s.family == "ours"] + [
         "focal"
     ]
-    assert told[-1]["numbers"]["gamma"] == {"start": 2.0, "searched": [0.5, 4.0]}
+    assert told[-1]["numbers"]["gamma"] == {"allowed": "≥ 0", "start": 2.0, "searched": [0.5, 4.0]}
     assert main(["losses", "zz"]) == 2
     assert "got 'zz'" in capsys.readouterr().err
+
+
+NUMBERS = [
+    (loss, name)
+    for loss, spec in SPECS.items()
+    for name in (*spec.defaults, *(("shift", "scale") if callable(spec.slope) else ()))
+]
+
+
+@pytest.mark.parametrize(("loss", "name"), NUMBERS, ids=[" ".join(one) for one in NUMBERS])
+def test_what_is_said_to_be_allowed_is_and_nothing_else(loss, name):
+    spec, said = SPECS[loss], limits_of(loss, name)
+    binary = spec.family == "binary"
+    logits = torch.tensor([[0.3], [-1.0]] if binary else [[0.3, 0.0], [1.0, -1.0]])
+    target = torch.ones(2, 1) if binary else torch.tensor([1, 0])
+    low, high = (float(end) for end in (said.strip("in ([])").replace("any", "0, 0") + ", 4")
+                 .replace("> ", "").replace("≥ ", "").split(", ")[:2])  # fmt: skip
+    closed = "≥" in said or "[" in said
+    inside = [(low + high) / 2, *([low] if closed else []), *([high] if "]" in said else [])]
+    outside = [low - 0.5, *([] if closed else [low]), *([high + 0.5] if "in" in said else [])]
+    whole = name in spec.counts
+    for value in inside:
+        spec.function(logits, target, **{name: round(value) if whole else value})
+    for value in () if said == "any" else outside:
+        with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
+            spec.function(logits, target, **{name: round(value - 1) if whole else value})

@@ -45,7 +45,7 @@ def losses(names: Sequence[str], screen: Screen) -> None:
             title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False
         )
         table.add_column("name", no_wrap=True)
-        for column in ("per row", "numbers: start (searched)", "when"):
+        for column in ("per row", "numbers: allowed, start (searched)", "when"):
             table.add_column(column, overflow="fold")
         for spec in specs:
             said = spec.needs and family != "binary"  # whose heading says it
@@ -67,16 +67,21 @@ def _usual(value: object) -> str:
 
 
 def _numbers(spec: "LossSpec") -> str:
+    from expacc.registry.limits import limits_of
+
     lines = []
     for name in dict.fromkeys([*spec.defaults, *spec.search]):
         first = _usual(spec.defaults[name]) if name in spec.defaults else ""
         low, high, _ = spec.search.get(name, (None, None, None))
         searched = f"({low:g} to {high:g})" if low is not None else ""
-        lines.append(" ".join(part for part in (name, first, searched) if part))
+        allowed = f"{name} {limits_of(spec.base, name)}:"
+        lines.append(" ".join(part for part in (allowed, first, searched) if part))
     return "\n".join(lines) or "–"
 
 
 def _content(spec: "LossSpec") -> dict[str, Any]:
+    from expacc.registry.limits import limits_of
+
     return {
         "name": spec.name,
         "family": spec.family,
@@ -84,6 +89,7 @@ def _content(spec: "LossSpec") -> dict[str, Any]:
         "formula": spec.formula,
         "numbers": {
             name: {
+                "allowed": limits_of(spec.base, name),
                 "start": None if callable(start := spec.defaults.get(name)) else start,
                 "searched": list(spec.search[name][:2]) if name in spec.search else None,
             }
