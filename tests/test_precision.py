@@ -182,3 +182,38 @@ def both_of_rows(function, logits, target):
     leaf = logits.clone().requires_grad_()
     found = function(leaf, target, reduction="none")
     return found.detach(), torch.autograd.grad(found.sum(), leaf)[0]
+
+
+@pytest.mark.parametrize("a", [1e-5, 0.005, 0.0124, 0.0126, 0.5])
+def test_an_exponential_of_any_width_has_its_digits(a):
+    logits = torch.tensor(
+        [[2.0, 0.0, -1.0], [-8.0, 0.0, 3.0], [40.0, 0.0, 0.0], [-40.0, 0.0, 1.0]],
+        dtype=torch.float64,
+        requires_grad=True,
+    )
+    target = torch.zeros(4, dtype=torch.int64)
+    found = functional.asymmetric_exponential(logits, target, a=a, reduction="none")
+    (grad,) = torch.autograd.grad(found.sum(), logits)
+    with mp.workdps(60):
+        chance = [mp.exp(z[0]) / sum(map(mp.exp, z)) for z in logits.tolist()]
+        value = [mp.exp(-p / mp.mpf(a)) - mp.exp(-1 / mp.mpf(a)) for p in chance]
+        slope = [-p * (1 - p) / a * mp.exp(-p / mp.mpf(a)) for p in chance]
+    np.testing.assert_allclose(found.tolist(), list(map(float, value)), rtol=2e-14, atol=1e-300)
+    np.testing.assert_allclose(
+        grad[:, 0].tolist(), list(map(float, slope)), rtol=2e-14, atol=1e-300
+    )
+    assert grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("asymmetric_generalized_cross_entropy", {"a": 6.0, "q": 500.0}),
+        ("asymmetric_unhinged", {"a": 6.0, "q": 60.0}),
+        ("asymmetric_unhinged", {"a": 1.01, "q": 60.0}),
+        ("normalized_and_asymmetric_generalized", {"a": 6.0, "q": 50.0}),
+    ],
+)
+def test_powers_beyond_all_numbers_are_refused(name, numbers):
+    with pytest.raises(ValueError, match=r"^q must leave \(a [+-] 1\)\^q within float32; got"):
+        getattr(functional, name)(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64), **numbers)

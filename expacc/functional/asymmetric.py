@@ -21,10 +21,22 @@ __all__ = [
 ]
 
 
+_FURTHEST = 80.0  # of a number's logarithm, within float32
+
+
+def _check_power(base: str, value: float, q: float) -> None:
+    if abs(q * math.log(value)) > _FURTHEST:
+        raise ValueError(
+            f"q must leave ({base})^q within float32; got {q!r} with {base} = {value:g}. "
+            "Take a smaller q."
+        )
+
+
 def generalized_formula(a: float, q: float) -> Formula:
     """((a + 1)^q - (a + p)^q)/q, from 1 - p so that digits stay as p approaches 1."""
     check_number("a", a, low=0, open_low=True)
     check_number("q", q, low=0, open_low=True)
+    _check_power("a + 1", a + 1, q)
     return Formula(
         value=lambda u: torch.expm1(torch.log1p(error_of(u) * (-1 / (a + 1))) * q),
         slope=lambda u, prob: (prob + a).pow(q - 1) * prob * (q / (a + 1) ** q),
@@ -38,6 +50,7 @@ def unhinged_formula(a: float, q: float) -> Formula:
     check_number("a", a, low=1, open_low=True)
     check_number("q", q, low=0, open_low=True)
     rest = a - 1
+    _check_power("a - 1", rest, q)
     return Formula(
         value=lambda u: torch.expm1(torch.log1p(error_of(u) / rest) * q),
         slope=lambda u, prob: (error_of(u) + rest).pow(q - 1) * prob * (-q / rest**q),
@@ -49,6 +62,11 @@ def unhinged_formula(a: float, q: float) -> Formula:
 def exponential_formula(a: float) -> Formula:
     """exp(-p/a) - exp(-1/a), from 1 - p so that digits stay as p approaches 1."""
     check_number("a", a, low=0, open_low=True)
+    if 1 / a > _FURTHEST:  # exp(1/a) is too large, and exp(-1/a) nothing beside exp(-p/a)
+        return Formula(
+            value=lambda u: torch.exp(torch.exp(u) / -a) * -torch.expm1(error_of(u) / -a),
+            slope=lambda u, prob: torch.exp(prob / -a) * prob / -a,
+        )
     return Formula(
         value=lambda u: torch.expm1(error_of(u) / a),
         slope=lambda u, prob: torch.exp(error_of(u) / a) * prob / -a,
