@@ -132,6 +132,19 @@ def test_categories_gaps_and_text_labels(fitted):
     assert np.isfinite(fitted.predict_proba(new)).all()  # not known: none of them
 
 
+def test_categories_of_many_kinds_have_an_order(tmp_path):
+    frame, labels = mixed()
+    odd = frame.assign(letter=frame["letter"].astype(object).replace({"a": 1, "b": 2.5}))
+    odd["letter"] = odd["letter"].astype("category")
+    odd["whole"] = pd.array([None, 3] * 100, dtype="Int64")
+    model = AccuracyClassifier(random_state=0).fit(odd, labels)
+    assert model.score(odd, labels) > 0.9
+    again = OneModel.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict_proba(odd), model.predict_proba(odd))
+    with pytest.raises(ValueError, match="column 'word' holds text"):
+        AccuracyClassifier().fit(odd.assign(word="x"), labels)
+
+
 def test_categories_are_told_by_number_too(fitted):
     frame, labels = mixed()
     model = AccuracyClassifier(random_state=0, categorical_features=[2])

@@ -172,6 +172,7 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         objective = BoostingObjective(
             self.loss, count, self.library, None, dict(self.loss_params or {})
         )
+        # A class whose rows all have weight 0 is there, and next to impossible.
         shares = np.bincount(codes, weight, minlength=count) + 1e-9 * weight.sum()
         self.prior_ = np.log(shares / shares.sum())
         trees = _TREES[self.library](self._library_params(count, len(codes), seed), objective)

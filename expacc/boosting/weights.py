@@ -82,8 +82,6 @@ def row_weights(loss: str, classes: int, loss_params: Mapping[str, Any]) -> RowW
                 "schedule."
             )
     spec = spec_of(loss)
-    if spec.name != REFERENCE and not callable(spec.slope):
-        raise _not_concave(loss)
     return _row_weights(loss, classes, tuple({**spec.by_classes(classes), **loss_params}.items()))
 
 
@@ -95,7 +93,8 @@ def _row_weights(loss: str, classes: int, given: tuple[tuple[str, Any], ...]) ->
         return RowWeights(None, {})
     at = objective.at(0.0)
     numbers = {name: torch.tensor(value, dtype=torch.float64) for name, value in at.items()}
-    assert callable(spec.slope)
+    if not callable(spec.slope):
+        raise _not_concave(loss)
     found = RowWeights(spec.slope, numbers)
     line = found.of_leads(torch.linspace(-60.0, _SURE, 4001, dtype=torch.float64))
     if not bool((line.diff() >= -1e-9 * line.max()).all()):

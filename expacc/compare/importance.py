@@ -46,11 +46,11 @@ class Importance:
         if len(self.columns) <= MOST_COLUMNS:
             return list(range(len(self.columns)))
         features, labels = self.train.features, self.train.labels
-        overall, spread = features.mean(axis=0), features.var(axis=0) + 1e-12
+        overall, spread = features.mean(axis=0), features.var(axis=0)
         between = np.zeros(features.shape[1])
         for code, count in zip(*np.unique(labels, return_counts=True), strict=True):
             between += count * (features[labels == code].mean(axis=0) - overall) ** 2
-        merit = between / spread
+        merit = np.divide(between, spread, out=np.zeros_like(between), where=spread > 0)
         best = [float(merit[places].max()) if len(places) else -1.0 for places in self.columns]
         return sorted(np.argsort(-np.array(best), kind="stable")[:MOST_COLUMNS].tolist())
 

@@ -243,7 +243,8 @@ class RoundsTrainer:
     def deployable(self, loss: str, trial: Trial, row: Row) -> BoostedClassifier:
         """The trial on all training rows as a classifier of class numbers."""
         found = self.fit(loss, trial, self.own, f"{loss}/final/0")
-        assert isinstance(found.model, BoostedClassifier)  # others are not saved
+        if not isinstance(found.model, BoostedClassifier):
+            raise TypeError(f"model must be of boosted trees to be saved; got {found.model!r:.60}.")
         found.model.n_iter_ = min(int(row.numbers["rounds"]), found.rounds)
         return found.model
 

@@ -30,7 +30,10 @@ def values_of_categories(features: Any, asked: Any) -> dict[int, Levels]:
     for place in np.flatnonzero(mask):
         column = features.iloc[:, place]
         if _is_category(column.dtype) or column.dtype.kind not in "buif":
-            levels[int(place)] = np.sort(np.asarray(column.dropna().unique()).astype(object))
+            found = np.asarray(column.dropna().unique()).astype(object).tolist()
+            # By type first: numbers and texts in one column have no order of their own.
+            values = sorted(found, key=lambda value: (type(value).__name__, value))
+            levels[int(place)] = np.array([*values, None], dtype=object)[:-1]
     return levels
 
 

@@ -319,8 +319,8 @@ def _judge(
     """The moment with the highest accuracy on held-out rows, and a little of its confidence."""
     codes = table.labels.numpy()
     rows = np.arange(len(codes))
-    best: _Judged | None = None
-    for networks in moments:
+
+    def at(networks: tuple[Trained, ...]) -> _Judged:
         chances = np.empty((len(codes), table.classes))
         for network, (_, held) in zip(networks, folds, strict=True):
             logits = network.logits(table.features[torch.from_numpy(held)])
@@ -328,9 +328,12 @@ def _judge(
         right = (chances.argmax(1) == codes).astype(np.float64)
         # Accuracies of few rows are often level; confidence parts them.
         score = float(part @ (right + 0.2 * chances[rows, codes]))
-        if best is None or score > best.score:
-            best = _Judged(candidate, networks, chances, right, score)
-    assert best is not None
+        return _Judged(candidate, networks, chances, right, score)
+
+    best = at(moments[0])
+    for networks in moments[1:]:  # one at a time: their chances are as many as the table's cells
+        found = at(networks)
+        best = found if found.score > best.score else best
     return best
 
 

@@ -79,8 +79,9 @@ def _first_text_column(features: Any) -> str:
     table = np.asarray(features, dtype=object)
     names = [str(name) for name in getattr(features, "columns", range(table.shape[1]))]
     for place, name in enumerate(names):
+        texts = [value for value in table[:, place] if isinstance(value, str | bytes)]
         try:
-            table[:, place].astype(np.float64)
+            np.array(texts, dtype=object).astype(np.float64)
         except (TypeError, ValueError):
             return f"column {name!r}"
     return "a column"

@@ -45,10 +45,10 @@ def reduce_row_loss(loss: RowLoss, batch: Labelled, label_smoothing: float) -> T
     (share, *more), curve = loss
     formula = curve or _NOTHING
     linear = share.curve is IDENTITY and not share.complement and not more
-    known = linear and formula.curve is not None and label_smoothing == 0
-    if known and is_plain_batch(*batch[:2]) and batch[0].ndim and batch[0].ndim != batch[1].ndim:
-        assert formula.curve is not None
-        name, *numbers = formula.curve
+    known = formula.curve if linear and label_smoothing == 0 else None
+    plain = is_plain_batch(*batch[:2]) and batch[0].ndim and batch[0].ndim != batch[1].ndim
+    if known is not None and plain:
+        name, *numbers = known
         spec = read_spec(name, batch[0], 0.0, 0.0, 1.0, formula.factor, share.weight)
         fused = fused_curve(batch, (numbers[0], numbers[1]), "auto", _reduce_again, spec, loss)
         if fused is not None:
