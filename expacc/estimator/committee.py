@@ -57,7 +57,7 @@ class Candidate:
         }
 
 
-# Chosen on 40 of the UCI tables, at 0, 20 and 40 % wrong labels (docs/tables.md).
+# Chosen on the larger of the 40 tables for building in benchmarks/splits.json (docs/classifier.md).
 CANDIDATES = (
     Candidate((), True, 0.3, 0.02),
     Candidate((64,), False, None, 0.3),
