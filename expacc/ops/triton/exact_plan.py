@@ -123,7 +123,7 @@ def plan_moments(
     parts = -(-tiles // chunk)
     sizes = (layout.outer, classes, layout.inner, along)
     fixed = (*sizes, *layout.logits, *labels, ignore_index, chunk)
-    options = {"num_warps": 8}
+    options = {"num_warps": 16, "maxnreg": 64}  # two programs side by side
     return Launch(moments_kernel, parts, device, fixed, (height, block), options), parts
 
 

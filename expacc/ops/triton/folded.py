@@ -391,7 +391,7 @@ def integrate_folded_row(
 
 @triton.jit
 def folded_gradient(d, stats, span):
-    """The gradient of rivals at distances d, from the coefficients of their row."""
+    """The gradient of rivals at distances d >= 0, from the coefficients of their row."""
     tilt = tl.load(stats + FOLDED_TILT)
     bend = tl.load(stats + FOLDED_BEND)
     t = d * (2.0 / span) - 1.0
@@ -407,4 +407,4 @@ def folded_gradient(d, stats, span):
         before = now
         now = following
     value = (even + t * odd) * tl.exp2(-d * (tilt + bend * d))
-    return tl.where(d <= span, value, tl.where(d == d, 0.0, d))
+    return tl.where(d <= span, value, 0.0)
