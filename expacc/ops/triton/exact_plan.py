@@ -334,7 +334,7 @@ class ExactPlan:
         else:
             block = min(_BACKWARD_BLOCK, power_of_two(self.classes))
             blocks = -(-self.classes // block)
-            options = {"num_warps": max(1, block // 512)}
+            options = {"num_warps": max(1, block // 512), "maxnreg": 96}
             rest = (*strides, *layout.gradient, sigma_stride, stride, ignore_index, *has, *flags)
             ints = (self.count, self.classes, layout.inner, blocks, each_row, *rest)
             programs = self.count * blocks
