@@ -95,7 +95,7 @@ def _gradient(lead, limit, stats, scale, FAST: tl.constexpr):
     nearest = tl.load(stats + 2 * LONG_NODES)
     span = tl.load(stats + FOLDED_SPAN)
     d = tl.maximum((lead - nearest) * (scale * TO_Y), 0.0)
-    if span >= 0:  # noqa: SIM108
+    if span >= 0:
         gradient = folded_gradient(d, stats, span)
     else:
         gradient = long_gradient(tl.minimum(d, FAR), stats, FAST)

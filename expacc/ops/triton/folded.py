@@ -34,14 +34,13 @@ from expacc.ops.triton.integral import (
     TO_Y,
     TO_Y_SQUARE,
     crossing_weight,
-    distance_of,
     far_of,
     is_over,
     lay_nodes,
-    leads_of,
     log2_without,
     place_node,
     reciprocal,
+    rivals_of,
     rough_mills,
     rough_tail,
     small_of,
@@ -89,20 +88,6 @@ def fold_table(device: torch.device) -> Tensor:
 
 
 @triton.jit
-def _rivals_of(
-    start, first, stride, classes, shrink, absent, index, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """Rivals' scores in a block of columns, times ``shrink``; -inf where there is nobody.
-
-    ``absent`` times ``shrink`` is -inf: stored leads (``index`` of -1) are scores with a minus.
-    """
-    columns = first + tl.arange(0, BLOCK)
-    there = (columns < classes) & (columns != index)
-    scores = tl.load(start + columns.to(tl.int64) * stride, mask=there, other=absent)
-    return scores.to(tl.float32) * shrink
-
-
-@triton.jit
 def survey(
     start, stride, classes, own, shrink, absent, index, limit, scale,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
@@ -121,7 +106,7 @@ def survey(
     best = scale * 0.0 - float("inf")
     to_rate = scale * (TO_Y * NEAR_RATE)
     for first in range(0, classes, BLOCK):
-        scores = _rivals_of(start, first, stride, classes, shrink, absent, index, BLOCK)
+        scores = rivals_of(start, first, stride, classes, shrink, absent, index, BLOCK)
         best = tl.maximum(best, tl.max(scores, 0))
         rival = scores != float("-inf")
         lead = tl.where(rival, own - scores, float("inf"))
@@ -161,10 +146,10 @@ def _fold(
     for begin in range(0, classes, _CHUNK):
         sums = (nothing,)
         for _ in tl.static_range(1, 2 * PAIRS):
-            sums = sums + (nothing,)  # noqa: RUF005, PLR6104
-        scores = _rivals_of(start, begin, stride, classes, shrink, absent, index, LANES)
+            sums = sums + (nothing,)  # noqa: RUF005
+        scores = rivals_of(start, begin, stride, classes, shrink, absent, index, LANES)
         for first in range(begin, min(begin + _CHUNK, classes), LANES):
-            ahead = _rivals_of(start, first + LANES, stride, classes, shrink, absent, index, LANES)
+            ahead = rivals_of(start, first + LANES, stride, classes, shrink, absent, index, LANES)
             apart = tl.minimum((base - scores) - less, far)  # finite over nobody, too
             d = tl.fma(apart, whole, apart * rest)
             d = tl.minimum(tl.maximum(d, 0.0), span + span)
@@ -179,7 +164,7 @@ def _fold(
             added = (sums[0] + before * before, sums[1] + before * now)
             for k in tl.static_range(1, PAIRS):
                 following = twice * now - before
-                added = added + (sums[2 * k] + now * now, sums[2 * k + 1] + now * following)
+                added = added + (sums[2 * k] + now * now, sums[2 * k + 1] + now * following)  # noqa: RUF005
                 before = now
                 now = following
             sums = added
