@@ -11,7 +11,7 @@ from expacc.ops.dispatch import CLASS_AXIS
 # A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
 _BLOCK_ELEMENTS_CPU = 131_072
 _BLOCK_ELEMENTS_DEVICE = 2**27
-_MANY_CLASSES = 64  # below, the softmax is slower than the exp
+MANY_CLASSES = 64  # below, the softmax is slower than the exp
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -73,7 +73,7 @@ def summarize_rivals(
         behind: where Σ (z - top) goes, if anywhere.
         largest_top: whether the top must be the largest logit itself, of which all others are less.
     """
-    many = logits.shape[CLASS_AXIS] >= _MANY_CLASSES
+    many = logits.shape[CLASS_AXIS] >= MANY_CLASSES
     if many and logits.is_cpu and not largest_top:
         quick = _summarize_by_softmax(logits, index, keep, behind)
         if quick is not None:
