@@ -7,6 +7,7 @@ is not 1. Rivals have p <= 1/2 here, but for at most one per row, which is compu
 """
 
 import math
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -60,12 +61,13 @@ def _evaluate(
         own, rest = mine.double(), others.double()
         level = block.gather(CLASS_AXIS, labels).double().sub_(own.log())  # log Σ e^z
         rounded = level.to(work)
-        level.sub_(rounded)
+        level = level - rounded  # what that left of it
         torch.sub(block, rounded, out=u).scatter_(CLASS_AXIS, labels, 0)
         odds = rest / own
         log_prob = odds.log1p().neg_()
         below = u.sum(CLASS_AXIS, keepdim=True).double().sub_(level, alpha=count)  # Σ log p_j
-        sums, counts = [], []
+        sums: list[Tensor] = []
+        counts: list[Tensor | None] = []
         for share in plan.loss.shares:
             if share.rivals is not None and level.abs().amax().item() > 4 * eps:
                 # The logits are far from 0.
@@ -86,16 +88,18 @@ def _evaluate(
             continue
         prob = log_prob.exp()
         along, lifts = plan.loss.slopes(log_prob, prob, sums)
-        through = reduce(
-            torch.add, (lift * (count if n is None else n) for lift, n in zip(lifts, counts))
-        )
+        weighed = list(zip(lifts, counts, strict=True))
+        through = reduce(torch.add, (lift * (count if n is None else n) for lift, n in weighed))
         chain = factors[0] if factors else scale
         pull = (along * odds).sub_(through).mul_(prob).mul_(chain)  # 1 - p = odds · p
         # p_k = share_k · (1 - p) / rest, and the last is p / own.
         shares.mul_((along + through).mul_(prob / own).mul_(chain).neg_().to(work))
-        for lift, n in zip(lifts, counts):
-            lift = (lift * chain).to(work)
-            shares.add_(lift) if n is None else shares.addcmul_(slope, lift)
+        for lift, n in weighed:
+            push = (lift * chain).to(work)
+            if n is None:
+                shares.add_(push)
+            else:
+                shares.addcmul_(slope, push)
         shares.scatter_(CLASS_AXIS, labels, pull.to(work))
     return values, grad if wants_gradient else None
 
@@ -111,7 +115,7 @@ def _mend_likeliest(
     where = (probs.amax(CLASS_AXIS) > 0.5).nonzero(as_tuple=True)
     if not len(where[0]):
         return
-    rows = (where[0], slice(None), *where[1:])
+    rows: tuple[Any, ...] = (where[0], slice(None), *where[1:])
     chosen = probs[rows]
     best = chosen.argmax(1, keepdim=True)
     error = chosen.scatter_(1, best, 0).sum(1).double() + own[rows].squeeze(1)
@@ -139,11 +143,12 @@ class _SoftmaxNode(torch.autograd.Function):
         if wants_composed(upstream):
             grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None
-        grad, ctx.grad = ctx.grad, None
-        if grad is None:  # a second backward makes it again
+        kept, ctx.grad = ctx.grad, None
+        if kept is None:  # a second backward makes it again
             found = _evaluate(logits, index, plan, wants_gradient=True)
             assert found is not None
-            grad = found[1]
+            kept = found[1]
+        grad = kept
         if not plan.summed:
             grad.mul_(upstream)
         elif upstream.item() != 1:
@@ -155,4 +160,4 @@ class _SoftmaxNode(torch.autograd.Function):
 
 
 # The inherited apply: Function.apply would first look for transforms, and there are none.
-_node = super(torch.autograd.Function, _SoftmaxNode).apply
+_node: Callable[..., Tensor] = super(torch.autograd.Function, _SoftmaxNode).apply

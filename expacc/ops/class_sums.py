@@ -6,11 +6,12 @@ R, and
     dL/dz_k = -p_k (L_u + L_R G) + L_R g'(u_k),    dL/dz_y = (1 - p_y) L_u - p_y L_R G
 
 for a rival k and the label, G = Σ_{j≠y} g'(u_j). As in ``log_prob.py`` the label is compared with
-its rivals, so that 1 - p keeps its digits, rows are float64, and there are three ways:
+its rivals, so that 1 - p keeps its digits, rows are float64, and there are four ways:
 
-* ``compose_all``: differentiable operations, for all classes as the label, hence for probabilities
-  as the target too;
+* ``compose_all`` of ``row_loss.py``: differentiable operations, for all classes as the label, hence
+  for probabilities as the target too;
 * ``_SmallNode`` for a small batch, in float64 and as few operations as possible;
+* ``class_softmax.py`` for many classes on the CPU, where nothing is next to nothing;
 * ``_BlockNode`` for everything else, in row blocks; nothing of the logits' size is kept.
 
 A masked class (logit -inf) is absent. Whether there is one shows in the sums: an infinite one.
@@ -32,8 +33,8 @@ from expacc.ops.rivals import compute_dtype, row_dtype, rows_per_block, split_ro
 from expacc.ops.row_loss import (
     RowLoss,
     RowPlan,
-    composed_gradient,
     compose_row_loss,
+    composed_gradient,
     reduce_values,
 )
 
@@ -150,7 +151,7 @@ class _BlockNode(torch.autograd.Function):
         rows, work = row_dtype(logits.device), compute_dtype(logits.dtype)
         behind = torch.empty(index.shape, dtype=work, device=logits.device)
         top, total, ctx.shares, fix = summarize_rivals(
-            logits, index, work, ctx.needs_input_grad[0], behind, _needs_tops(plan.loss)
+            logits, index, work, ctx.needs_input_grad[0], behind
         )
         log_total = total.to(rows).log()
         own = logits.gather(CLASS_AXIS, index).to(rows)
@@ -188,8 +189,8 @@ class _BlockNode(torch.autograd.Function):
         # The shares become the gradient in place; only a second backward makes them again.
         shares, ctx.shares = ctx.shares, None
         if shares is None:
-            found = summarize_rivals(logits, index, top.dtype, True, None, _needs_tops(plan.loss))
-            shares = found.shares
+            behind = torch.empty_like(top)
+            shares = summarize_rivals(logits, index, top.dtype, True, behind).shares
         rows = (top, offset.to(top.dtype), along, prob, error, error / fix)  # p_k = part · share_k
         lifts = [one * chain for one in by_rest]
         for block in split_rows(ctx.step, logits, index, shares, *rows, *lifts):
@@ -201,11 +202,6 @@ class _BlockNode(torch.autograd.Function):
 
 
 _block_node: Callable[..., Tensor] = _BlockNode.apply
-
-
-def _needs_tops(loss: RowLoss) -> bool:
-    """Is there a curve with no value beyond u = 0, where rounding may not take the likeliest?"""
-    return any(share.curve is not IDENTITY for share in loss.shares)
 
 
 def _class_sum(

@@ -134,6 +134,7 @@ def compose_row_loss(logits: Tensor, index: Tensor, plan: RowPlan) -> Tensor:
 
 
 def composed_gradient(logits: Tensor, index: Tensor, plan: RowPlan, upstream: Tensor) -> Tensor:
+    """Its gradient, itself differentiable."""
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         value = compose_row_loss(logits, index, plan)
@@ -141,6 +142,7 @@ def composed_gradient(logits: Tensor, index: Tensor, plan: RowPlan, upstream: Te
 
 
 def reduce_values(values: Tensor, plan: RowPlan) -> Tensor:
+    """Rows' values, scaled and reduced; used up."""
     if plan.kept is not None:
         values.masked_fill_(~plan.kept, 0)
     if plan.summed and values.is_cpu and not isinstance(plan.scale, Tensor):

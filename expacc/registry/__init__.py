@@ -2,7 +2,7 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py``, ``tasks.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
+in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
 ``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
+from expacc.registry.beside import BESIDE, Beside, beside
 from expacc.registry.ours import OURS
 from expacc.registry.rivals import CLASSIC, ROBUST
 from expacc.registry.spec import REFERENCE, Family, LossSpec
@@ -21,7 +22,7 @@ from expacc.registry.spec import REFERENCE, Family, LossSpec
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["REFERENCE", "SPECS", "LossSpec", "choose_losses", "get_loss", "list_losses", "spec_of"]
+__all__ = ["BESIDE", "REFERENCE", "SPECS", "Beside", "LossSpec", "beside", "choose_losses", "get_loss", "list_losses", "spec_of"]
 
 _ALL = (*OURS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}
@@ -99,6 +100,8 @@ def spec_of(name: str) -> LossSpec:
     word = word.replace("-", "_")
     spec = SPECS.get(_ALIASES.get(word, word))
     if spec is None:
+        if other := beside(word):
+            raise ValueError(f"losses must be losses; {word!r} {other.refusal()}")
         others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
         cure = _nearest(word, [*SPECS, *_ALIASES, *get_args(Family)], others)
         raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
@@ -144,6 +147,8 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
     """
     spec = SPECS.get(_ALIASES.get(name, name))
     if spec is None:
+        if other := beside(name):
+            raise ValueError(f"name must be a loss of expacc; {name!r} {other.refusal()}")
         cure = _nearest(name, [*SPECS, *_ALIASES], f"Names: {', '.join(list_losses())}.")
         raise ValueError(f"name must be a loss of expacc; got {name!r}. {cure}")
     if spec.module is None:
