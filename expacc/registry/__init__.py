@@ -22,7 +22,18 @@ from expacc.registry.spec import REFERENCE, Family, LossSpec
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["BESIDE", "REFERENCE", "SPECS", "Beside", "LossSpec", "beside", "choose_losses", "get_loss", "list_losses", "spec_of"]
+__all__ = [
+    "BESIDE",
+    "REFERENCE",
+    "SPECS",
+    "Beside",
+    "LossSpec",
+    "beside",
+    "choose_losses",
+    "get_loss",
+    "list_losses",
+    "spec_of",
+]
 
 _ALL = (*OURS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}

@@ -1,4 +1,4 @@
-"""What changes a loss and is none: no choice of the trainer or of ``compare``, but listed with them."""
+"""What changes a loss and is none: no choice of ``compare``, but listed with them."""
 
 from typing import NamedTuple
 
@@ -30,7 +30,9 @@ class Beside(NamedTuple):
 
     def refusal(self) -> str:
         """Why it is none of the losses that one asks for by name, and what to do."""
-        return f"is {self.kind}. Use expacc.{self.module} in a training loop of your own: {self.use}."
+        return (
+            f"is {self.kind}. Use expacc.{self.module} in a training loop of your own: {self.use}."
+        )
 
 
 BESIDE = {
@@ -39,7 +41,7 @@ BESIDE = {
         Beside(
             name="early_learning_regularization",
             module="EarlyLearningRegularization",
-            kind="a Module with a memory of each training row, not a loss of logits and labels alone",
+            kind="a Module with a memory of each row, not a loss of logits and labels alone",
             formula="any loss + strength·log(1 − Σ_j t_j·p_j), t ← momentum·t + (1 − momentum)·p",
             numbers="momentum in [0, 1): 0.7 (0.9 beyond 31 classes); strength ≥ 0: 3 (7)",
             source="Liu et al. 2020 (ELR)",
