@@ -12,7 +12,8 @@ from expacc.functional.exact import Standardize
 from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
-from expacc.registry import BESIDE, SPECS
+from expacc.registry import SPECS
+from expacc.registry.beside import BESIDE
 
 # Types by the names that the stub gives them.
 TYPES = {

@@ -8,7 +8,8 @@ from expacc.cli.screen import Screen, user_input
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from expacc.registry import Beside, LossSpec
+    from expacc.registry import LossSpec
+    from expacc.registry.beside import Beside
 
 HEADINGS = {
     "reference": "What all are compared with",
@@ -23,14 +24,17 @@ def losses(names: Sequence[str], screen: Screen) -> None:
     """Print the losses of these names or families; all without any."""
     from rich.markup import escape
 
-    from expacc.registry import BESIDE, SPECS, beside, choose_losses
+    from expacc.registry import SPECS, choose_losses
+    from expacc.registry.beside import BESIDE, find_beside
 
-    others = [one for word in names if (one := beside(word))] if names else list(BESIDE.values())
+    others = (
+        [one for word in names if (one := find_beside(word))] if names else list(BESIDE.values())
+    )
     with user_input():
         chosen = [
             loss
             for word in names or HEADINGS
-            if not beside(word)
+            if not find_beside(word)
             for loss in (
                 [name for name, spec in SPECS.items() if spec.family == word]
                 or choose_losses([word])

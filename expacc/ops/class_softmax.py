@@ -1,4 +1,4 @@
-"""The losses of ``class_sums.py`` for many classes on the CPU: one softmax, value and gradient at once.
+"""The losses of ``class_sums.py`` for many classes on the CPU: one softmax, value and gradient.
 
 What a call costs is passes over the block that is in the cache, and operations on its rows, of
 which there are many: so blocks are larger than elsewhere, the gradient is computed beside the
@@ -111,7 +111,7 @@ def _sum_of_rivals(values: Tensor, labels: Tensor) -> Tensor:
 def _mend_likeliest(
     share: Share, own: Tensor, probs: Tensor, values: Tensor, slopes: Tensor
 ) -> None:
-    """Value and slope of rivals that have more than a half: their 1 - p is the sum of the others."""
+    """Value and slope of rivals with more than a half: their 1 - p is the sum of the others."""
     where = (probs.amax(CLASS_AXIS) > 0.5).nonzero(as_tuple=True)
     if not len(where[0]):
         return

@@ -15,16 +15,16 @@ from expacc.ops.dispatch import CLASS_AXIS
 from expacc.ops.log_prob import IDENTITY, Formula, apply_formula, compose_target_lead
 from expacc.ops.rivals import row_dtype
 
-# Of many classes with p <= 1/2, in buffers: g(u_j) in the place of u_j, from p_j, with room to spare,
-# and g'(u_j) in the last. Or returns a where all g(u_j) are u_j - a, and leaves the buffers alone.
+# Of many classes with p <= 1/2, in buffers: g(u_j) in the place of u_j, from p_j, with room to
+# spare, and g'(u_j) in the last. Or returns a where all g(u_j) are u_j - a, and leaves them alone.
 Rivals = Callable[[Tensor, Tensor, Tensor, Tensor], float | None]
 
 
 class Share(NamedTuple):
     """``weight`` times the label's part g(u_y) / Σ_j g(u_j), or 1 minus it.
 
-    g is ``curve`` without its factor: below 0, or for a ``complement`` above. ``rivals`` is the same
-    in few passes; a ``curved`` one hangs on the digits of p, too.
+    g is ``curve`` without its factor: below 0, or for a ``complement`` above. ``rivals`` is the
+    same in few passes; a ``curved`` one hangs on the digits of 1 - p, too.
     """
 
     curve: Formula

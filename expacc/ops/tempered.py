@@ -5,8 +5,8 @@ e_j = p_j^t2, w_j = p_j^(1 + t2 - t1) and sums over the rivals,
 
     dL/dz_k = w_k - e_k / Σ_j e_j · (Σ w - p_y^(t2 - t1) Σ p),    dL/dz_y = -Σ_k dL/dz_k,
 
-in which nothing cancels at the label. A small batch is float64; in a large one λ is found in float32
-first, and the last digits are float64's.
+in which nothing cancels at the label. A small batch is float64; in a large one λ is found in
+float32 first, and the last digits are float64's.
 """
 
 import math

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, get_args
 
-from expacc.registry.beside import BESIDE, Beside, beside
 from expacc.registry.ours import OURS
 from expacc.registry.rivals import CLASSIC, ROBUST
 from expacc.registry.spec import REFERENCE, Family, LossSpec
@@ -22,18 +21,7 @@ from expacc.registry.spec import REFERENCE, Family, LossSpec
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = [
-    "BESIDE",
-    "REFERENCE",
-    "SPECS",
-    "Beside",
-    "LossSpec",
-    "beside",
-    "choose_losses",
-    "get_loss",
-    "list_losses",
-    "spec_of",
-]
+__all__ = ["REFERENCE", "SPECS", "LossSpec", "choose_losses", "get_loss", "list_losses", "spec_of"]
 
 _ALL = (*OURS, *ROBUST, *CLASSIC)
 SPECS: Mapping[str, LossSpec] = {spec.name: spec for spec in _ALL}
@@ -111,8 +99,7 @@ def spec_of(name: str) -> LossSpec:
     word = word.replace("-", "_")
     spec = SPECS.get(_ALIASES.get(word, word))
     if spec is None:
-        if other := beside(word):
-            raise ValueError(f"losses must be losses; {word!r} {other.refusal()}")
+        _refuse_beside("losses must be losses", word)
         others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
         cure = _nearest(word, [*SPECS, *_ALIASES, *get_args(Family)], others)
         raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
@@ -158,8 +145,7 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
     """
     spec = SPECS.get(_ALIASES.get(name, name))
     if spec is None:
-        if other := beside(name):
-            raise ValueError(f"name must be a loss of expacc; {name!r} {other.refusal()}")
+        _refuse_beside("name must be a loss of expacc", name)
         cure = _nearest(name, [*SPECS, *_ALIASES], f"Names: {', '.join(list_losses())}.")
         raise ValueError(f"name must be a loss of expacc; got {name!r}. {cure}")
     if spec.module is None:
@@ -178,6 +164,13 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
             cure = _nearest(argument, known, f"It takes: {', '.join(known)}.")
             raise TypeError(f"arguments must be those of {name}; got {argument!r}. {cure}")
     return spec.module(**arguments)
+
+
+def _refuse_beside(demand: str, word: str) -> None:
+    from expacc.registry.beside import find_beside
+
+    if other := find_beside(word):
+        raise ValueError(f"{demand}; {word!r} {other.refusal()}")
 
 
 def _nearest(given: object, known: Iterable[str], otherwise: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["BESIDE", "Beside", "beside"]
+__all__ = ["BESIDE", "Beside", "find_beside"]
 
 
 class Beside(NamedTuple):
@@ -68,7 +68,7 @@ _OTHER_WORDS = {
 } | {name.replace("_", ""): name for name in BESIDE}
 
 
-def beside(word: str) -> Beside | None:
+def find_beside(word: str) -> Beside | None:
     """What is meant by a word such as 'elr' or 'LogitClip', if it is one of these."""
     plain = word.split(":")[0].replace("-", "").replace("_", "").lower()
     return BESIDE.get(_OTHER_WORDS.get(plain, ""))
