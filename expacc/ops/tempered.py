@@ -152,7 +152,7 @@ class _TemperedNode(torch.autograd.Function):
         if kept is None:  # a second backward makes it again
             kept = _evaluate(logits, index, ctx.loss, wants_gradient=True)[1]
         assert kept is not None
-        return kept.mul_(upstream).to(logits.dtype), None, None, None, None
+        return kept.mul_(upstream.to(kept.dtype)).to(logits.dtype), None, None, None, None
 
 
 # The inherited apply: Function.apply would first look for transforms, and there are none.
