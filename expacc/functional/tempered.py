@@ -1,6 +1,7 @@
 """Losses we compare with that change the softmax itself, against wrong labels.
 
-Comparators, so written for exactness and clarity, in float64, not for speed.
+Comparators, so written for exactness and clarity, in float64; of bi-tempered, labels on the CPU go
+through ``ops/tempered.py``.
 """
 
 import math

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from expacc.ops.dispatch import CLASS_AXIS
 
-# A block of the logits in float32 is 1 MiB: half of that costs more calls, twice as much no less time.
+# 1 MiB of float32: half of that costs more calls, twice as much takes no less time.
 _BLOCK_ELEMENTS_CPU = 262_144
 _BLOCK_ELEMENTS_DEVICE = 2**27
 MANY_CLASSES = 64  # below, the softmax is slower than the exp
