@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from expacc.boosting.boosted import best_round
 from expacc.compare.importance import Importance
+from expacc.compare.kept import Kept, entry_of_run, parted, run_of
 from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
@@ -107,6 +108,7 @@ class FoldTrainer:
         }
         self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
         self.base: Trial | None = None
+        self.kept = Kept(item.kept)
 
     @property
     def stops(self) -> bool:
@@ -162,13 +164,22 @@ class FoldTrainer:
         if not runs:
             return {}
         config = self.config(max(len(run.rows) for run in runs.values()), curves=curves)
-        start = time.perf_counter()
-        found = train_runs(
-            self.rows, list(runs.values()), config, device=self.asked.get("device", "cpu")
-        )
-        each = (time.perf_counter() - start) / len(runs)
-        tell_progress(len(runs) / len(self.inner))
-        return {tag: (one, each) for tag, one in zip(runs, found, strict=True)}
+        found: dict[Any, tuple[RunResult, float]] = {}
+        for tags in parted(runs, self.rows.features.shape[1], self.classes, self.asked):
+            own = [runs[tag] for tag in tags]
+            if entries := self.kept.get([run.key for run in own]):
+                done = [run_of(entry) for entry in entries]
+            else:
+                start = time.perf_counter()
+                trained = train_runs(self.rows, own, config, device=self.asked["device"])
+                each = (time.perf_counter() - start) / len(own)
+                done = [(result, each) for result in trained]
+                self.kept.put(
+                    {one.key: functools.partial(entry_of_run, one, each) for one in trained}
+                )
+            found |= dict(zip(tags, done, strict=True))
+            tell_progress(len(own) / len(self.inner))
+        return found
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
