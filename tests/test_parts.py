@@ -38,7 +38,7 @@ def without_seconds(rows):
     return sorted((to_columns(replace(row, seconds=0.0)) for row in rows), key=str)
 
 
-SLOW = {name: pytest.mark.slow for name in ("mlp", "xgboost")}
+SLOW = dict.fromkeys(("mlp", "xgboost"), pytest.mark.slow)
 
 
 @pytest.mark.parametrize("model", [pytest.param(name, marks=SLOW.get(name, ())) for name in MODELS])
@@ -47,6 +47,7 @@ def test_an_item_goes_on_where_it_was_to_the_bit(model, monkeypatch):
     study = plan_study([read_table("iris")], settings)
     item, beside = study.items[0], study.items[-1]
     monkeypatch.setattr(kept, "EVERY", 0.0)
+    monkeypatch.setattr(kept, "LONGEST", 0.0)
     whole, parts = parts_of(item, study.shared)
     assert len(parts) > 4
     for count in (len(parts) // 2, len(parts)):
@@ -73,6 +74,7 @@ def test_a_study_that_is_stopped_within_a_fold_does_nothing_twice(tmp_path, monk
     settings = Settings(losses=("hinge",), trials=2, folds="2", seeds=1, references="none")
     study = plan_study([read_table("iris")], settings)
     monkeypatch.setattr(kept, "EVERY", 0.0)
+    monkeypatch.setattr(kept, "LONGEST", 0.0)
     train, keys = work.train_runs, []
 
     def counting(rows, runs, config, **more):

@@ -1,7 +1,7 @@
 """What an item has done so far, as parts that its study keeps: whoever is killed goes on there.
 
 A part is given to the study when some seconds of work are done, and holds what was finished since
-the last one, by name: numbers and texts as JSON, arrays as their bytes. It gives back the same bits.
+the last one, by name: numbers and texts as JSON, arrays as their bytes. The same bits come back.
 """
 
 import base64
@@ -20,11 +20,13 @@ from expacc.registry import spec_of
 from expacc.report.words import DEFAULT_LOSSES
 from expacc.runner.items import keep
 from expacc.runner.rows import Row, to_columns, to_row
-from expacc.training import Layer, Run, RunResult, Trained
+from expacc.training import Layer, Run, RunResult, TensorTable, TrainConfig, Trained
+from expacc.training.loop import chunks_of
 
-EVERY = 4.0  # seconds of work between two parts, and of runs of networks that train together
+EVERY = 3.0  # seconds of work between two parts
+LONGEST = 6.0  # seconds of runs of networks that train together, as estimated; half is usual
 ON_GPU = 10.0  # times as many train together
-# Times as long as estimated: other losses than the usual ones, those without a slope in closed form.
+# Times as long as estimated: losses beside the usual ones, those without a slope in closed form.
 SLOW, SLOWEST = 5.0, 40.0
 QUICK = {*DEFAULT_LOSSES, "expected_error", "generalized_cross_entropy"}
 _KINDS = {"float32", "float64", "uint8"}
@@ -66,34 +68,40 @@ class Kept:
 
 
 def parted(
-    runs: Mapping[Any, Run], features: int, classes: int, asked: Mapping[str, Any]
+    rows: TensorTable, runs: Mapping[Any, Run], config: TrainConfig, asked: Mapping[str, Any]
 ) -> list[list[Any]]:
     """The tags of runs of networks, in groups that train together in some seconds each.
 
-    By the estimate alone, never by the clock: a matrix product may round a run's numbers otherwise
-    in other company, and whoever goes on with a study must have the company of before.
+    They are the chunks of ``train_runs``, cut where they are long by the estimate, never by the
+    clock: a matrix product may round a run's numbers otherwise in other company, and whoever goes
+    on with a study must have the company of before.
 
     Args:
+        rows: that they train on.
         runs: by tag, in order.
-        features: of the rows.
-        classes: of the table.
+        config: what they have in common.
         asked: of the study: 'model', 'hidden' and 'device'.
     """
-    shape = features, classes, asked["model"], asked.get("hidden")
-    most = EVERY if asked.get("device", "cpu") == "cpu" else EVERY * ON_GPU
+    shape = rows.features.shape[1], rows.classes, asked["model"], asked.get("hidden")
+    device = asked.get("device", "cpu")
+    most = LONGEST * (1.0 if device == "cpu" else ON_GPU)
+    tags = list(runs)
     groups: list[list[Any]] = []
-    left, seen = 0.0, set[str]()
-    for tag, run in runs.items():
-        loss = str(run.loss)
-        together, each = run_seconds(loss, len(run.rows), *shape)
-        slow = 1.0 if loss in QUICK else SLOW if spec_of(loss).slope else SLOWEST
-        if groups and (cost := slow * (each + (loss not in seen) * together)) <= left:
-            groups[-1].append(tag)
-        else:
-            groups.append([tag])
-            cost, left, seen = slow * (each + together), most, set()
-        left -= cost
-        seen.add(loss)
+    for chunk in chunks_of(rows, list(runs.values()), config, device):
+        left, seen = 0.0, set[str]()
+        for number, place in enumerate(chunk):
+            run = runs[tags[place]]
+            loss = str(run.loss)
+            together, each = run_seconds(loss, len(run.rows), *shape)
+            slow = 1.0 if loss in QUICK else SLOW if spec_of(loss).slope else SLOWEST
+            cost = slow * (each + (loss not in seen) * together)
+            if number and cost <= left:
+                groups[-1].append(tags[place])
+            else:
+                groups.append([tags[place]])
+                cost, left, seen = slow * (each + together), most, set()
+            left -= cost
+            seen.add(loss)
     return groups
 
 

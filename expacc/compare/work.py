@@ -161,11 +161,10 @@ class FoldTrainer:
 
         With each result its seconds: its share of those that it was trained together with.
         """
-        if not runs:
-            return {}
-        config = self.config(max(len(run.rows) for run in runs.values()), curves=curves)
+        longest = max((len(run.rows) for run in runs.values()), default=1)
+        config = self.config(longest, curves=curves)
         found: dict[Any, tuple[RunResult, float]] = {}
-        for tags in parted(runs, self.rows.features.shape[1], self.classes, self.asked):
+        for tags in parted(self.rows, runs, config, self.asked):
             own = [runs[tag] for tag in tags]
             if entries := self.kept.get([run.key for run in own]):
                 done = [run_of(entry) for entry in entries]
@@ -174,9 +173,8 @@ class FoldTrainer:
                 trained = train_runs(self.rows, own, config, device=self.asked["device"])
                 each = (time.perf_counter() - start) / len(own)
                 done = [(result, each) for result in trained]
-                self.kept.put(
-                    {one.key: functools.partial(entry_of_run, one, each) for one in trained}
-                )
+                make = functools.partial(entry_of_run, seconds=each)
+                self.kept.put({one.key: functools.partial(make, one) for one in trained})
             found |= dict(zip(tags, done, strict=True))
             tell_progress(len(own) / len(self.inner))
         return found
@@ -185,16 +183,11 @@ class FoldTrainer:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
         self.base, trained = self._search_base()
         starts = self._solutions(trained)
-        trained |= self.together(
-            self._inner_runs(
-                {
-                    loss: [trial for trial in trials if loss != REFERENCE or trial.warm]
-                    for loss, trials in self.trials.items()
-                },
-                starts,
-            ),
-            curves=True,
-        )
+        rest = {
+            loss: [trial for trial in trials if loss != REFERENCE or trial.warm]
+            for loss, trials in self.trials.items()
+        }
+        trained |= self.together(self._inner_runs(rest, starts), curves=True)
         results = {tag: result for tag, (result, _) in trained.items()}
         found: list[Row] = []
         best: Best = {}

@@ -114,7 +114,7 @@ class Store:
                     f"{folder} must be the folder of a study; it has no file {FILE}. "
                     f"Begin one with expacc compare."
                 )
-            # Whoever may write tidies up: the last to close deletes the log. SQLite sees to the rest.
+            # Who may write tidies up: the last to close deletes the log, as SQLite sees to.
             alone = path.stat().st_nlink == 1
             connection = Connection.to(path, "mode=rw" if alone else "mode=ro")
             connection.execute("PRAGMA query_only = ON")
