@@ -77,6 +77,16 @@ SILENT = [
 KINDS = "a,b,y\n1,1,p\n2,x,q\n1,3,p\n"
 ABC = "a,b,c\n1,2,3\n4,5,6\n"
 REFUSED = [
+    (
+        "1,2.5,7.1\n2,2.1,7.4\n1,3.3,7\n",
+        {},
+        "line 1: the first line looks like data .'1' is a number",
+    ),
+    (
+        "low,big,acc\nlow,big,acc\nmed,small,no\n",
+        {},
+        "line 1: .*'low' is also a value.*--no-header",
+    ),
     *(
         ("x,y\n1,a\n2,a\n", options, sentence)
         for options, sentence in (

@@ -1,4 +1,4 @@
-"""A model that was trained in rounds, on some rows: boosted trees, or the refits of a classifier."""
+"""A model that was trained in rounds, on some rows: boosted trees, or refits of a classifier."""
 
 import warnings
 from dataclasses import dataclass

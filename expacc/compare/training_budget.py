@@ -28,7 +28,7 @@ from expacc.registry.spec import REFERENCE, Range
 from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
-PROTOCOL = 7
+PROTOCOL = 8
 STEPS, EPOCHS = 1000, (10, 250)
 LEAST = 64  # rows of a batch
 PARTS, LARGEST = 16, 128  # batches an epoch, and rows of a batch up to which there are so many
