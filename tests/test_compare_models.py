@@ -243,7 +243,7 @@ def test_a_study_that_failed_ends_with_a_sentence(table, tmp_path, monkeypatch, 
     )
     monkeypatch.syspath_prepend(tmp_path)
     words = ["--model", "broken:Broken", *TINY, "--references", "none", "--workers", "0"]
-    code, out, err = run(capsys, "compare", table, *words, "-o", tmp_path / "study", "-q")
+    code, _, err = run(capsys, "compare", table, *words, "-o", tmp_path / "study", "-q")
     assert code == 2
     assert "every run of every loss failed, first with: RuntimeError: no licence" in err
     assert (tmp_path / "study" / "report.html").exists()
