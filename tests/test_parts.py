@@ -134,7 +134,7 @@ def test_parts_of_another_study_or_version_are_none(tmp_path, monkeypatch):
         assert store.parts.of("item") == (b"1",)
     with Store.open(tmp_path, {"a": 1}) as store:
         assert store.parts.of("item") == (b"1",)
-        monkeypatch.setattr("expacc.runner.parts.versions", lambda: {"torch": "0"})
+        monkeypatch.setattr("expacc.runner.store_files.versions", lambda: {"torch": "0"})
         assert store.parts.of("item") == ()
     with Store.open(tmp_path, {"a": 2}, resume=False) as store:
         assert not list(tmp_path.glob("study.part-*"))

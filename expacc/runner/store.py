@@ -13,15 +13,16 @@ from typing import Any, Self
 
 from expacc.files import check_shape, parse_json
 from expacc.runner.items import check_rows, versions
-from expacc.runner.parts import Parts, delete_parts
 from expacc.runner.rows import PLAIN, Row, to_columns, to_json, to_row
 from expacc.runner.store_files import FILE as FILE
 from expacc.runner.store_files import (
     LOCK,
     Connection,
     Lock,
+    Parts,
     check_files,
     delete_files,
+    delete_parts,
     is_locked,
     store_error,
     unreadable_error,
