@@ -114,7 +114,6 @@ SETTINGS = [(name, {}) for name in LOSS_NAMES] + [
     ("exact", {"sigma": 0.5, "margin": 0.8}),
     ("exact", {"sigma": 2.0, "standardize": False}),
     ("exact", {"sigma": 1.0, "noise": "gumbel"}),
-    ("exact", {"sigma": 1.0, "noise": "laplace", "margin": 1.0}),
     ("exact", {"sigma": 1.0, "log": True}),
     *((name, {"shift": 1.5, "scale": 0.7}) for name in CURVES),
     *((name, {"shift": "auto"}) for name in CURVES),
@@ -134,6 +133,41 @@ def test_slopes_are_the_losses_own(name, numbers, classes):
         leaf = logits[run].t().clone().requires_grad_()
         (true,) = torch.autograd.grad(loss_of(name, numbers)(leaf, labels[run]), leaf)
         torch.testing.assert_close(found[run].t(), true, atol=2e-7, rtol=2e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 10, 60])
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("noise", "close"), [("logistic", 3e-5), ("laplace", 2e-3)])
+@pytest.mark.parametrize(("sigma", "margin"), [(3.0, 0.5), (0.5, None), (0.5, 0.2)])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_fixed_rule_has_the_slopes_of_other_noise(
+    noise, close, log, classes, sigma, margin, standardize
+):
+    generator = torch.Generator().manual_seed(classes)
+    logits = 2 * torch.randn(1, classes, 64, generator=generator)
+    labels = torch.randint(classes, (64,), generator=generator)
+    numbers = {"noise": noise, "log": log, "sigma": sigma, "standardize": standardize}
+    objective = objective_of("exact", {**numbers, "margin": margin}, classes)
+    at = {key: torch.full((1, 1, 1), value) for key, value in objective.at(0.0).items()}
+    found = objective.slope(logits.clone(), Batch(labels.view(1, 1, -1), 1 / 64, 64.0), at)[0].t()
+    leaf = logits[0].t().double().requires_grad_()
+    functional.exact_error(leaf, labels, margin=margin, **numbers).backward()
+    close = 2e-3 if log else close  # P is cut off where its slopes are
+    assert (found - leaf.grad).norm() < close * leaf.grad.norm()
+
+
+@pytest.mark.parametrize("noise", ["logistic", "laplace"])
+def test_other_noise_far_behind_and_in_mixed_company(noise):
+    logits = torch.tensor([[0.0, 300.0, 1.0], [-torch.inf, 0.0, 1.0], [0.0, -torch.inf, 1.0],
+                           [torch.nan, 0.0, 1.0]]).t().unsqueeze(0)  # fmt: skip
+    labels = torch.zeros(1, 1, 4, dtype=torch.int64)
+    numbers = {"noise": noise, "standardize": False, "sigma": 1.0}
+    for log in (False, True):
+        objective = objective_of("exact", {**numbers, "log": log}, 3)
+        found = objective.slope(logits, Batch(labels, 1.0, 4.0), {"sigma": torch.ones(1, 1, 1)})[0]
+        assert found[:, 3].isnan().all()
+        assert found[:, :3].isfinite().all()
+        assert abs(found[0, 0].item() + log) < 0.1  # of -log P: -1 + 1/300
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from expacc.ops.orthant.noise_slopes import noise_slopes
 from expacc.ops.orthant.slopes import EXP_MIN, slopes_within, win_slopes
 from expacc.registry import SPECS
 from expacc.registry.spec import Pull
@@ -169,13 +170,17 @@ def standardize(logits: Tensor, batch: Batch) -> tuple[Tensor, Callable[[Tensor]
     return scores, back
 
 
-def exact(standardized: bool, limited: bool) -> Slope:
-    """EXACT with normal noise: standardise, leads, clip at the margin, divide by sigma, 1 - P.
+def exact(standardized: bool, limited: bool, noise: str = "normal", log: bool = False) -> Slope:
+    """EXACT: standardise, leads, clip at the margin, divide by sigma, 1 - P.
 
     Args:
         standardized: divide by the deviation of the batch.
         limited: whether any run has a margin.
+        noise: normal, logistic or laplace.
+        log: -log P in place of 1 - P; not with normal noise.
     """
+    leads_slopes = win_slopes if noise == "normal" else functools.partial(_by_rule, noise, log)
+    _win = functools.partial(_total, leads_slopes)
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
         if logits.shape[1] == 1:
@@ -214,8 +219,17 @@ def _places(count: int, device: torch.device) -> Tensor:
     return torch.arange(count, device=device).unsqueeze(1)
 
 
-def _win(
-    logits: Tensor, labels: Tensor, scale: Tensor, limit: Tensor | None
+def _by_rule(noise: str, log: bool, leads: Tensor) -> Tensor:
+    chance, slopes, shift = noise_slopes(leads, noise)
+    return slopes.div_(chance) if log else slopes.mul_(shift.neg_().exp_())
+
+
+def _total(
+    leads_slopes: Callable[[Tensor], Tensor],
+    logits: Tensor,
+    labels: Tensor,
+    scale: Tensor,
+    limit: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The slope of Σ(1 - P) in scale · logits, (R, C, B); that in the leads; and the leads."""
     runs, classes, rows = logits.shape
@@ -227,15 +241,15 @@ def _win(
     if limit is not None:
         units = torch.minimum(units, limit)
     flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)
-    if limit is None:
-        slopes = win_slopes(flat)
+    within = None if limit is None else (units >= limit).logical_not_()  # NaN is not beyond it
+    if within is None or leads_slopes is not win_slopes:
+        slopes = leads_slopes(flat)
     else:  # a lead beyond the margin counts as the margin and has no slope
-        within = (units >= limit).logical_not_()  # NaN is not beyond it, and must not be lost
         near = within.transpose(0, 1).reshape(flat.shape)
         slopes = slopes_within(flat, near, limit.view(-1, 1).expand(runs, rows).reshape(-1))
     # Contiguous, so that sums add in the same order whatever the number of runs.
     win = slopes.reshape(classes - 1, runs, rows).transpose(0, 1).contiguous()
-    if limit is not None:
+    if within is not None:
         win.mul_(within)
     total = torch.empty_like(logits).scatter_(1, rivals, win)
     return total.scatter_(1, labels, win.sum(1, keepdim=True).neg_()), win, units

@@ -14,6 +14,7 @@ from expacc.contract import read_shift
 from expacc.errors import check_choice, check_number
 from expacc.functional import exact_error
 from expacc.functional.softmax import focus_weights
+from expacc.ops.orthant.noise_slopes import BY_RULE
 from expacc.registry import SPECS, LossSpec, list_losses, spec_of
 from expacc.registry.spec import MIXTURE
 from expacc.scheduled import ScheduledLoss
@@ -165,11 +166,11 @@ def _exact_objective(values: dict[str, Any], options: dict[str, Any]) -> Objecti
     standardized, noise, log = (options[name] for name in ("standardize", "noise", "log"))
     check_choice("standardize", standardized, (True, False))
     kind: tuple[Any, ...] = ("exact", standardized, noise, log)
-    if noise == "normal" and not log:
+    if noise in BY_RULE or (noise == "normal" and not log):
         limited = values["margin"] is not None
         kind = (*kind, limited)
         values["margin"] = values["margin"] if limited else 0.0
-        return Objective("exact", kind, exact(standardized, limited), values)
+        return Objective("exact", kind, exact(standardized, limited, noise, log), values)
     margin = values.pop("margin")  # a number of the function, so equal in all its runs
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from expacc.data import TrainRows, derive_seed, require_train_rows
 from expacc.recipes.exact import Settings
-from expacc.recipes.exact.noise import BY_RULE, NOISES, RuleLoss, SampledLoss
+from expacc.recipes.exact.noise import NOISES, SampledLoss
 from expacc.schedules import Schedule, geometric, per_epoch, sigma_tabular
 from expacc.training import Model, Run, RunResult, TensorTable, TrainConfig, Trained, train_runs
 
@@ -246,7 +246,6 @@ def train_method(
         return train_runs(ready.rows, made, plan_of(ready, seed), device=device)
     streams = {run.key: derive_seed(seed, run.key, "samples") % (1 << 31) for run in made}
     random = {key: torch.Generator(device).manual_seed(own) for key, own in streams.items()}
-    rules: dict[tuple[float, float | None], RuleLoss] = {}  # one object for all runs alike
 
     def change(run: Run, progress: float) -> Run:
         """What a run of EXACT becomes with another noise, or the authors' sampler."""
@@ -254,9 +253,6 @@ def train_method(
         if method == SAMPLED:
             return replace(run, loss=SampledLoss(now, margin, random[run.key]), loss_params={})
         noise, log = NOISE_METHODS[method]
-        if noise in BY_RULE:
-            loss = rules.setdefault((now, margin), RuleLoss(noise, log, now, margin))
-            return replace(run, loss=loss, loss_params={})
         own = {"sigma": now / NOISES[noise], "margin": margin, "noise": noise, "log": log}
         return replace(run, loss="exact", loss_params=own)
 
