@@ -6,10 +6,11 @@ import re
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
-from expacc.boosting import BoostedClassifier
+from expacc.boosting import BoostedClassifier, ReweightedClassifier
 from expacc.cli import main
-from expacc.compare.models import LOSSES
+from expacc.compare.models import LOSSES, in_python, new_classifier
 from expacc.compare.settings import Settings, trains_on
 from expacc.compare.study import identity, load_record, plan_study
 from expacc.compare.training_budget import fold_seconds, usual_trials
@@ -151,6 +152,16 @@ def test_trees_choose_no_loss_by_themselves(table, capsys):
     assert "--model xgboost must come with --loss or --from" in err
 
 
+@pytest.mark.parametrize("name", ["svm.SVC", "svm.LinearSVC", "linear_model.RidgeClassifier"])
+def test_scores_that_are_no_probabilities_are_calibrated(name):
+    X, y = load_iris(return_X_y=True)
+    made = new_classifier(f"sklearn.{name}", 0)
+    fitted = ReweightedClassifier(made, "leaky_expected_error", max_iter=1).fit(X, y)
+    assert fitted.predict_proba(X).shape == (150, 3)
+    assert fitted.score(X, y) > 0.8
+    assert "ReweightedClassifier(CalibratedClassifierCV(" in in_python(f"sklearn.{name}", "focal")
+
+
 @pytest.mark.parametrize(
     ("words", "piece"),
     [
@@ -158,7 +169,6 @@ def test_trees_choose_no_loss_by_themselves(table, capsys):
         (["--model", "no.such.Thing"], "gives ModuleNotFoundError: No module named 'no'"),
         (["--model", "sklearn.svm.Nothing"], "gives AttributeError"),
         (["--model", "sklearn:svm"], "'sklearn:svm' is no class."),
-        (["--model", "sklearn.svm.SVC"], "model must have predict_proba; SVC has not."),
         (
             ["--model", "sklearn.neighbors.KNeighborsClassifier"],
             "model must take sample_weight in fit; KNeighborsClassifier does not.",

@@ -360,7 +360,7 @@ def crowd(count):
     ],
     ids=str,
 )
-def test_a_run_does_not_notice_its_company(model, loss, count):
+def test_company_changes_a_run_by_rounding_only(model, loss, count):
     rows = table()
     me = Run("me", EVERY[:100], loss=loss, learning_rate=0.05, weight_decay=0.001)
     plan = TrainConfig(model=model, batch=16, epochs=4, steps=25, keep="last")  # 100 steps

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from expacc.cli.screen import Screen, shell, shown_path, user_input
-from expacc.cli.tables import describe, flags_of, read_all, read_one
+from expacc.cli.tables import describe, flags_of, no_address, read_all, read_one
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
@@ -348,7 +348,7 @@ def predict(
     deployed = Deployed.load(folder)
     numbers = [name for name, kind in deployed.preprocessor.schema.columns if kind == "number"]
     try:
-        table = deployed.read(data, **reading)
+        table = deployed.read(no_address(data), **reading)
     except NoRows:
         names, columns = with_predictions(deployed, data, reading, [], None)
         write_table(names, columns, out, numbers)

@@ -145,7 +145,7 @@ def read_all(
     tables, refused = [], []
     alone = len(data) == 1
     for name in data:
-        found, notes = find_tables(_no_address(name))
+        found, notes = find_tables(no_address(name))
         for note in notes:
             screen.remark(f"{name}: {note}", "dim")
         for each in found:
@@ -170,7 +170,8 @@ def read_all(
     return tables
 
 
-def _no_address(name: str) -> str:
+def no_address(name: str) -> str:
+    """``name``, unless it is that of something elsewhere: a mistake with its cure."""
     if _ADDRESS.match(name) and not Path(name).exists():
         raise UsageError(
             f"DATA must be a file, a folder or a built-in name; got an address: {name}. Files are "
@@ -185,7 +186,7 @@ def read_one(
     """The one table of a file, a name or a folder; see ``read_all``."""
     from expacc.data import find_tables
 
-    found, _ = find_tables(_no_address(data))
+    found, _ = find_tables(no_address(data))
     if len(found) > 1:
         raise UsageError(f"DATA must be one table here; {data} holds {len(found)}. Name one.")
     return _read_or_ask(found[0], reading, screen, command)

@@ -60,6 +60,8 @@ def check_losses(model: str, losses: tuple[str, ...]) -> None:
 def new_classifier(path: str, seed: int) -> Any:
     """A classifier as its class makes it, of a path such as sklearn.tree.DecisionTreeClassifier.
 
+    Scores that are no probabilities are calibrated on three inner folds, as an SVM's.
+
     Args:
         path: module.Class or module:Class.
         seed: its ``random_state``, if it has one.
@@ -67,6 +69,8 @@ def new_classifier(path: str, seed: int) -> Any:
     Raises:
         UsageError: there is none, or it is of no use here.
     """
+    from sklearn.calibration import CalibratedClassifierCV
+
     from expacc.boosting.bases import check_base
 
     found = _class_at(path)
@@ -76,8 +80,9 @@ def new_classifier(path: str, seed: int) -> Any:
         raise UsageError(
             f"model must be a class that needs no arguments; {path} does: {error!s:.200}"
         ) from None
+    scores_only = _has_scores_only(made)
     try:
-        check_base(made)
+        check_base(made, scores_do=scores_only)
     except UsageError as error:
         sentence = str(error).removesuffix(".").split(". ")[0].removeprefix("base")
         raise UsageError(f"model{sentence}.") from None
@@ -85,7 +90,12 @@ def new_classifier(path: str, seed: int) -> Any:
     own: Mapping[str, Any] = {"random_state": seed, "n_jobs": 1}
     if found.__module__.startswith("lightgbm"):
         made.set_params(verbose=-1)  # its remarks go to standard output
-    return made.set_params(**{name: value for name, value in own.items() if name in known})
+    made.set_params(**{name: value for name, value in own.items() if name in known})
+    return CalibratedClassifierCV(made, cv=3, ensemble=False) if scores_only else made
+
+
+def _has_scores_only(made: Any) -> bool:
+    return hasattr(made, "decision_function") and not hasattr(made, "predict_proba")
 
 
 def _class_at(path: str) -> type:
@@ -117,8 +127,10 @@ def _class_at(path: str) -> type:
 
 def in_python(path: str, loss: str) -> str:
     """How to train such a classifier oneself: no file holds it but a pickle."""
-    name = path.replace(":", ".").rpartition(".")[2]
-    made = f"{name}()" if loss == REFERENCE else f"ReweightedClassifier({name}(), {loss!r})"
+    base = f"{path.replace(':', '.').rpartition('.')[2]}()"
+    if _has_scores_only(_class_at(path)()):
+        base = f"CalibratedClassifierCV({base}, cv=3, ensemble=False)"
+    made = base if loss == REFERENCE else f"ReweightedClassifier({base}, {loss!r})"
     return f"{made}.fit(X, y)"
 
 

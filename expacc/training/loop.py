@@ -1,8 +1,9 @@
 """The loop: R independent training runs as one tensor program. Read ``_train`` top to bottom.
 
-What a run computes depends on its own key, rows and numbers, never on its company: random numbers
-are hashes of its seed (``randomness.py``), every operation keeps runs apart, and runs that stop or
-fail leave without a trace.
+What a run computes depends on its own key, rows and numbers, and on its company by rounding only:
+random numbers are hashes of its seed (``randomness.py``), every operation keeps runs apart, and
+runs that stop or fail leave without a trace. The last bits of a small matrix product depend on
+where in memory a matrix begins.
 """
 
 import warnings
@@ -37,7 +38,7 @@ def train_runs(
     share_batches: bool = False,
     plan: TrainConfig | None = None,
 ) -> list[RunResult]:
-    """Train many independent runs at once; a run's result does not depend on the others.
+    """Train many independent runs at once; others change a run's result by rounding only.
 
     Args:
         rows: features, labels and weights that the runs share; computed in the features' dtype.
