@@ -98,6 +98,16 @@ def _has_scores_only(made: Any) -> bool:
     return hasattr(made, "decision_function") and not hasattr(made, "predict_proba")
 
 
+def _known_to_score_only(path: str) -> bool:
+    """Of scikit-learn's own: a page imports nothing else that a study names."""
+    if not path.startswith("sklearn."):
+        return False
+    try:
+        return _has_scores_only(_class_at(path)())
+    except (UsageError, TypeError):  # as of another version, where there is none
+        return False
+
+
 def _class_at(path: str) -> type:
     module, _, name = path.partition(":") if ":" in path else path.rpartition(".")
     known = "linear, mlp, lightgbm, xgboost or the path of a classifier, module.Class"
@@ -128,7 +138,7 @@ def _class_at(path: str) -> type:
 def in_python(path: str, loss: str) -> str:
     """How to train such a classifier oneself: no file holds it but a pickle."""
     base = f"{path.replace(':', '.').rpartition('.')[2]}()"
-    if _has_scores_only(_class_at(path)()):
+    if _known_to_score_only(path):
         base = f"CalibratedClassifierCV({base}, cv=3, ensemble=False)"
     made = base if loss == REFERENCE else f"ReweightedClassifier({base}, {loss!r})"
     return f"{made}.fit(X, y)"

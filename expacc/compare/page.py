@@ -204,7 +204,9 @@ def _eyebrow(record: StudyRecord, board: Leaderboard) -> str:
     what = f"{len(record.tables)} tables"
     if len(record.tables) == 1:
         target = f", predicting {facts.target!r}" if facts.target else ""
+        code, share = majority_of(facts)
         what = f"{facts.name}{target}: {facts.rows:,} rows, {len(facts.classes)} classes"
+        what += f", always {plain(facts.classes[code], 40)!r} {percent(share)} %"
     losses = len([e for e in board.boards[0].entries if e.loss not in OUTSIDE])
     return f"expacc compare · {what} · {losses} losses · {board.boards[0].protocol.text}"
 

@@ -242,7 +242,7 @@ def _total(
         units = torch.minimum(units, limit)
     flat = units.transpose(0, 1).reshape(classes - 1, runs * rows)
     within = None if limit is None else (units >= limit).logical_not_()  # NaN is not beyond it
-    if within is None or leads_slopes is not win_slopes:
+    if limit is None or within is None or leads_slopes is not win_slopes:
         slopes = leads_slopes(flat)
     else:  # a lead beyond the margin counts as the margin and has no slope
         near = within.transpose(0, 1).reshape(flat.shape)

@@ -51,7 +51,9 @@ def noise_slopes(leads: Tensor, noise: str) -> tuple[Tensor, Tensor, Tensor]:
     rivals, rows = leads.shape
     step = _STEP[noise]
     # Of many level rivals the best is higher by the logarithm of their number.
-    below, above = (math.ceil(reach / step) for reach in (_REACH, _REACH + math.log(max(1, rivals))))
+    below, above = (
+        math.ceil(reach / step) for reach in (_REACH, _REACH + math.log(max(1, rivals)))
+    )
     most = max(1, _SLICE // (max(1, rivals) * max(rivals, below + above + 1)))
     if rows > most:
         parts = [noise_slopes(part, noise) for part in torch.split(leads, most, 1)]

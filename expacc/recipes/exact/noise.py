@@ -8,15 +8,13 @@ All noises are scaled to the standard deviation ``sigma``, so that only their sh
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from expacc.functional.standardize import standardize_logits
-from expacc.ops.orthant.noise_slopes import noise_slopes
 from expacc.ops.sampling import genz_orthant_prob
-from expacc.training.loss_slopes import Batch, standardize
 
 NoiseName = Literal["normal", "gumbel", "logistic", "laplace"]
 
