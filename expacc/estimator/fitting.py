@@ -19,6 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    threadpool_limits,
+)
 
 from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.estimator.inputs import Array, Prepared, content_folds
@@ -29,6 +32,7 @@ from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained
 
 FULL_BATCH = 4096  # distinct rows up to which training is full-batch, in float64
 RATE = 0.1
+_ONE_THREAD = 1 << 22  # features times rows
 MANY_CLASSES = 20  # beyond, fewer settings and steps: the losses cost time per class
 
 
@@ -120,7 +124,18 @@ class Fitted:
 
 
 def fit_model(prepared: Prepared, config: FitConfig) -> Fitted:
-    """Fit as the module says."""
+    """Fit as the module says, a linear model of fewer than 4 million numbers in one thread.
+
+    Its steps are short, and threads wait for each other at the end of each: on two cores that were
+    shared with other work 10,000 rows × 20 took 3.5 s with two threads, 0.2 s with one.
+    """
+    if config.hidden or prepared.features.size > _ONE_THREAD or torch.get_num_threads() == 1:
+        return _fit(prepared, config)
+    with threadpool_limits(1):
+        return _fit(prepared, config)
+
+
+def _fit(prepared: Prepared, config: FitConfig) -> Fitted:
     weight = prepared.weight / prepared.weight.sum()
     center = weight @ prepared.features
     spread = np.sqrt(weight @ (prepared.features - center) ** 2)
