@@ -1,5 +1,8 @@
 """One small training run, by ``expacc.training.fit``: what every framework's loop is held to."""
 
+import re
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -7,6 +10,7 @@ from expacc import GradientNormalizer, MixedExpectedErrorLoss, ScheduledLoss
 from expacc.schedules import focus_gradual
 from expacc.training.network import fit
 
+PAGE = Path(__file__).parent.parent / "docs/frameworks.md"
 STEPS, ROWS, CLASSES, RATE = 20, 6, 4, 0.2
 
 
@@ -25,6 +29,24 @@ def batches(count):
 
 def scheduled_loss():
     return ScheduledLoss(MixedExpectedErrorLoss(), focus=focus_gradual)
+
+
+def block(heading):
+    """The first Python block of a section of docs/frameworks.md."""
+    section = PAGE.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return re.search(r"```python\n(.*?)```", section, re.S).group(1)
+
+
+def run_block(heading, **names):
+    """Run it with these names; return all that it leaves."""
+    exec(compile(block(heading), f"{PAGE.name}: {heading}", "exec"), names)
+    return names
+
+
+def changed(model):
+    """Has every parameter moved?"""
+    pairs = zip(model.parameters(), network().parameters(), strict=True)
+    return all((one - two).abs().max() > 1e-3 for one, two in pairs)
 
 
 def ours(accumulate=1, precision="float32", clip=None, normalize=False, epochs=1):

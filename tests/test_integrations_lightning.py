@@ -8,7 +8,17 @@ from importlib import import_module
 
 import pytest
 import torch
-from loops import RATE, STEPS, assert_same, batches, network, ours, scheduled_loss
+from loops import (
+    RATE,
+    STEPS,
+    assert_same,
+    batches,
+    changed,
+    network,
+    ours,
+    run_block,
+    scheduled_loss,
+)
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -181,3 +191,13 @@ def test_the_older_package():
 
 def test_the_examples_of_the_docstrings():
     assert doctest.testmod(lightning_hooks).failed == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
+def test_the_page():
+    settings = {name: value for name, value in QUIET.items() if name != "max_epochs"}
+    model = network()
+    loader = DataLoader(batches(20), batch_size=None)
+    names = run_block("Lightning", network=model, loader=loader, settings=settings)
+    assert names["trainer"].global_step == 20
+    assert changed(model)

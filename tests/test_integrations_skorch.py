@@ -7,7 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 import torch
-from loops import RATE, STEPS, assert_same, batches, network, ours
+from loops import RATE, STEPS, assert_same, batches, network, ours, run_block
 from sklearn.base import clone
 from torch import nn
 
@@ -140,3 +140,8 @@ def test_refusals(integration):
 
 def test_the_examples_of_the_docstrings(integration):
     assert doctest.testmod(integration).failed == 0
+
+
+def test_the_page():
+    names = run_block("skorch", Network=Start, X=X, y=Y)
+    np.testing.assert_allclose(names["probabilities"].sum(1), 1, rtol=1e-5)

@@ -9,7 +9,17 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
-from loops import CLASSES, RATE, STEPS, assert_same, batches, network, ours, scheduled_loss
+from loops import (
+    CLASSES,
+    RATE,
+    STEPS,
+    assert_same,
+    batches,
+    network,
+    ours,
+    run_block,
+    scheduled_loss,
+)
 from torch import nn
 from torch.utils.data import SequentialSampler
 
@@ -284,3 +294,19 @@ def test_refusals(tmp_path):
 
 def test_the_examples_of_the_docstrings():
     assert doctest.testmod(import_module("expacc.integrations.transformers")).failed == 0
+
+
+def test_the_page(tmp_path):
+    arguments = import_module("transformers").TrainingArguments(
+        str(tmp_path),
+        max_grad_norm=0,
+        max_steps=3,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+        dataloader_pin_memory=False,
+    )
+    rows = [{"x": x, "labels": y} for batch in batches(3) for x, y in zip(*batch, strict=True)]
+    names = run_block("Transformers", model=Classifier(), arguments=arguments, rows=rows)
+    assert names["trainer"].state.global_step == 3
