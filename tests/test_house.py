@@ -108,7 +108,9 @@ EXTRAS = {
     "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
     "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "integrations": {"lightning", "pytorch_lightning", "skorch", "transformers"},
+    "integrations": {
+        *("lightning", "mlflow", "pytorch_lightning", "skorch", "transformers", "wandb"),
+    },
     "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs, so that help appears at once.
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,8 +50,7 @@ Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
 Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
 Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
 Workers = Annotated[
-    int | None,
-    Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
+    int | None, Option("--workers", metavar="N", help="Default: one a core or GPU.")
 ]
 Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
 Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
@@ -142,6 +142,7 @@ def compare(
     seed: Seed = 0,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
+    report_to: studies.ReportTo = None,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -164,9 +165,8 @@ def compare(
             seed=seed,
             references=references,
         )
-    how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)
-    )
+    how = RunOptions(out, engine, workers, address, device, overwrite, dry_run)
+    how = replace(how, command=tuple(_typed), report_to=report_to)
     screen = Screen(quiet=quiet, as_json=as_json)
     studies.compare(data, settings, how, reading=reading, screen=screen)
 

@@ -3,20 +3,28 @@
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
 
 from expacc.cli.screen import Screen, shell, shown_path, user_input
 from expacc.cli.tables import describe, flags_of, read_all, read_one
-from expacc.plain import UsageError
+from expacc.plain import Report, UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.deploy import Deployed
     from expacc.compare.record import StudyRecord
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
+
+
+ReportTo = Annotated[
+    str | None,
+    Option("--report-to", metavar="tensorboard|mlflow|wandb", help="Tell how it goes there, too."),
+]
 
 
 class Interrupted(Exception):
@@ -37,6 +45,7 @@ class RunOptions:
         dry_run: only say what would run.
         no_run: write the pages of the rows that there are.
         command: as it was typed.
+        report_to: the name of a tracker.
     """
 
     out: Path | None = None
@@ -48,6 +57,7 @@ class RunOptions:
     dry_run: bool = False
     no_run: bool = False
     command: tuple[str, ...] = ()
+    report_to: str | None = None
 
     @contextmanager
     def resumable(self, out: Path) -> Iterator[None]:
@@ -60,6 +70,15 @@ class RunOptions:
                 f"Stopped; what was finished is saved in {shown_path(out)}. "
                 f"To go on: {shlex.join(again) or 'run the same command again'}"
             ) from None
+
+    def tracker(self, out: Path) -> AbstractContextManager[Report | None]:
+        """What ``--report-to`` names."""
+        if self.report_to is None:
+            return nullcontext()
+        from expacc.integrations import tracker
+
+        made: AbstractContextManager[Report] = tracker(self.report_to, out / "tensorboard")
+        return made
 
 
 def read_losses(text: Sequence[str] | None, model: str = "linear") -> tuple[str, ...]:
@@ -125,7 +144,7 @@ def compare(
     screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
     which = data if len(tables) == 1 else ["TABLE.csv"]
     fit = shell(["expacc", "fit", *which, *flags_of(reading), "--from", shown_path(out)])
-    with how.resumable(out):
+    with how.resumable(out), how.tracker(out) as report:
         record, outcome = run_study(
             study,
             out,
@@ -135,6 +154,7 @@ def compare(
             workers=workers_for(how.device, how.workers),
             address=how.address,
             progress=screen.progress,
+            report=report,
             resume=not how.overwrite,
         )
         if outcome.skipped:

@@ -41,11 +41,11 @@ from expacc.compare.training_budget import (
     trials_for,
 )
 from expacc.data import Table
-from expacc.plain import UsageError
+from expacc.plain import Report, UsageError
 from expacc.report.words import loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
-from expacc.runner.rows import Row
+from expacc.runner.running_scores import RunningScores
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import unreadable_error
 
@@ -201,21 +201,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class _Best:
-    """For the bar: the loss of the best mean accuracy over all final rows so far."""
-
-    def __init__(self) -> None:
-        self.scores: dict[str, list[float]] = {}
-
-    def __call__(self, rows: Sequence[Row]) -> str:
-        for row in rows:
-            if row.kind == "final" and row.failure is None:
-                self.scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
-        means = {loss: float(np.mean(found)) for loss, found in self.scores.items()}
-        best = max(means, key=means.__getitem__, default="")
-        return f"{loss_name(best)} {100 * means[best]:.1f} %" if best else ""
-
-
 def run_study(
     study: Study,
     folder: str | Path,
@@ -226,6 +211,7 @@ def run_study(
     workers: int | None = None,
     address: str | None = None,
     progress: bool = True,
+    report: Report | None = None,
     resume: bool = True,
 ) -> tuple[StudyRecord, Outcome]:
     """Run what is not done yet, and return all of it.
@@ -236,6 +222,8 @@ def run_study(
         command: what to type to repeat it, for the record.
         next_step: what to type to train what it recommends, likewise.
         engine, workers, address, progress: as for ``run_items``.
+        report: called as parts are done, with the number of final runs and the mean accuracy of
+            each loss so far, as ``{"accuracy/focal": 0.93}``.
         resume: False begins anew and deletes the rows that are there.
 
     Returns:
@@ -262,7 +250,7 @@ def run_study(
             workers=workers,
             address=address,
             progress=progress,
-            best=_Best(),
+            best=RunningScores(loss_name, report),
         )
         store.set_note("seconds", before + outcome.seconds)
     return load_record(folder), outcome
