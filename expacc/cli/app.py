@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from expacc.cli import compare as studies
 from expacc.cli import tables
-from expacc.cli.compare import Interrupted, RunOptions
+from expacc.cli.run_options import GpusPerRun, Interrupted, ReportTo, RunOptions
 from expacc.cli.screen import Screen, lasting_streams, user_input
 from expacc.plain import UsageError, one_line
 
@@ -54,9 +54,7 @@ Workers = Annotated[
 ]
 Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
 Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
-Hidden = Annotated[
-    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
-]
+Hidden = Annotated[str | None, Option("--hidden", metavar="A,B", help="Of mlp: units; else 64.")]
 Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
@@ -100,7 +98,7 @@ def compare(
         Option(
             "--losses",
             metavar="A,B|ours|robust|all",
-            help="Names or families (see: expacc losses); default: six of different kinds.",
+            help="See: expacc losses; default: six kinds.",
         ),
     ] = None,
     model: Annotated[
@@ -116,7 +114,7 @@ def compare(
     dropout: Dropout = 0.0,
     trials: Annotated[
         int | None,
-        Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
+        Option("--trials", metavar="N", help="Of the search; default: as are quick."),
     ] = None,
     folds: Annotated[
         str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
@@ -142,7 +140,8 @@ def compare(
     seed: Seed = 0,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
-    report_to: studies.ReportTo = None,
+    report_to: ReportTo = None,
+    gpus_per_run: GpusPerRun = None,
     as_json: Json = False,
     quiet: Quiet = False,
     debug: Debug = False,
@@ -166,7 +165,7 @@ def compare(
             references=references,
         )
     how = RunOptions(out, engine, workers, address, device, overwrite, dry_run)
-    how = replace(how, command=tuple(_typed), report_to=report_to)
+    how = replace(how, command=tuple(_typed), report_to=report_to, gpus_per_run=gpus_per_run)
     screen = Screen(quiet=quiet, as_json=as_json)
     studies.compare(data, settings, how, reading=reading, screen=screen)
 
@@ -283,6 +282,7 @@ def reproduce(
     workers: Workers = None,
     address: Address = None,
     device: Device = "cpu",
+    gpus_per_run: GpusPerRun = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
@@ -296,9 +296,8 @@ def reproduce(
 
     screen = Screen(quiet=quiet, as_json=as_json)
     options = command.recipe_options(data, repeats, quick, seed, device)
-    how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
-    )
+    how = RunOptions(out, engine, workers, address, device, overwrite, dry_run, no_run)
+    how = replace(how, command=tuple(_typed), gpus_per_run=gpus_per_run)
     command.reproduce(name, options, how, screen, everything=everything)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.compare import RunOptions
+from expacc.cli.run_options import RunOptions
 from expacc.cli.screen import Screen, shown_path, user_input
 from expacc.plain import UsageError
 
@@ -113,7 +113,8 @@ def reproduce(
     else:
         from expacc.compare.study import check_device  # brings scipy, which a list need not
 
-        check_device(options.device)
+        if not how.gpus:
+            check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
             screen.give(_forecast(one, options, work, how, screen))
@@ -139,7 +140,7 @@ def _all(
 
     left_out: dict[str, str] = {}
     results = []
-    if not how.no_run:
+    if not how.no_run and not how.gpus:
         check_device(options.device)
     for one in found:
         if how.no_run:
@@ -192,6 +193,7 @@ def _run(
                 command=_command(one, how),
                 engine=how.engine,  # type: ignore[arg-type] # checked there
                 workers=how.workers,
+                gpus=how.gpus,
                 address=how.address,
                 progress=screen.progress,
                 fresh=how.overwrite,

@@ -4,7 +4,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,12 @@ def check_device(device: str) -> str:
 
 
 def plan_study(
-    tables: Sequence[Table], settings: Settings, device: str = "cpu", *, only_plan: bool = False
+    tables: Sequence[Table],
+    settings: Settings,
+    device: str = "cpu",
+    *,
+    only_plan: bool = False,
+    gpus: float = 0.0,
 ) -> Study:
     """Cut a study into work items: one per table, fold and share of noise.
 
@@ -110,6 +115,7 @@ def plan_study(
         settings: what to do with them.
         device: of the training.
         only_plan: folds have a size but no rows, and the study cannot be run.
+        gpus: the share of a GPU that an item takes on a Ray cluster, whose device it then is.
 
     Returns:
         What ``run_study`` runs.
@@ -120,7 +126,8 @@ def plan_study(
         >>> len(study.items), study.runs
         (4, 56)
     """
-    check_device(device)
+    if not gpus:
+        check_device(device)
     if device != "cpu" and settings.model not in MODELS:
         raise UsageError(f"device must be cpu for model {settings.model}; got {device!r}.")
     facts, items, notes = {}, [], []
@@ -173,6 +180,7 @@ def plan_study(
         left_out += beyond
     notes += left_out
     # Last, so that they keep no loss waiting.
+    items = [replace(item, gpus=gpus) for item in items]
     return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
 
 
