@@ -18,7 +18,8 @@ from expacc import functional
 
 def test_every_block_has_its_test():
     headings = re.findall(r"^## (.+)$", PAGE.read_text(), re.M)
-    files = (Path(__file__), *Path(__file__).parent.glob("test_integrations_*.py"))
+    here = Path(__file__).parent
+    files = (Path(__file__), here / "test_trackers.py", *here.glob("test_integrations_*.py"))
     tests = "".join(path.read_text() for path in files)
     assert all(f'"{heading}"' in tests for heading in headings), headings
     assert PAGE.read_text().count("```python") == len(headings)

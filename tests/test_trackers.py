@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from loops import RATE, batches, network, scheduled_loss
+from loops import RATE, batches, network, run_block, scheduled_loss
 
 from expacc.cli import main
 from expacc.runner.rows import Row
@@ -61,6 +61,13 @@ def test_tensorboard_has_every_epoch(tmp_path):
     assert found["learning_rate"] == pytest.approx({4: RATE, 8: RATE / 2, 12: RATE / 4})
     assert found["loss/focus"] == pytest.approx({4: 0.1, 8: 0.3, 12: 0.5})
     assert len(found) == 6
+
+
+def test_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"model": network(), "loaders": batches(4), "loss": scheduled_loss()}
+    run_block("TensorBoard, MLflow, Weights & Biases", **names)
+    assert scalars("runs/leaky")["train/accuracy"].keys() == {4, 8, 12}
 
 
 def test_a_report_that_is_none():

@@ -114,7 +114,7 @@ def compare(
     dropout: Dropout = 0.0,
     trials: Annotated[
         int | None,
-        Option("--trials", metavar="N", help="Of the search; default: as are quick."),
+        Option("--trials", metavar="N", help="Of the search; default: by the size."),
     ] = None,
     folds: Annotated[
         str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
