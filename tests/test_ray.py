@@ -15,7 +15,7 @@ import pytest
 import studies
 from studies import ROWS, children, content, execute, gone, plan, wait_for
 
-from expacc.cli.run_options import RunOptions
+from expacc.cli.options import RunOptions
 from expacc.plain import UsageError
 from expacc.runner import boot, cluster
 from expacc.runner.store import Store

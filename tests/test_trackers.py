@@ -10,8 +10,7 @@ import torch
 from loops import RATE, batches, network, run_block, scheduled_loss
 
 from expacc.cli import main
-from expacc.runner.rows import Row
-from expacc.runner.running_scores import MOST, RunningScores
+from expacc.runner.rows import MOST, Row, RunningScores
 from expacc.training.network import fit
 
 

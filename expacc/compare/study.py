@@ -45,7 +45,7 @@ from expacc.plain import Report, UsageError
 from expacc.report.words import loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
-from expacc.runner.running_scores import RunningScores
+from expacc.runner.rows import RunningScores
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import unreadable_error
 
