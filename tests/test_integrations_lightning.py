@@ -26,17 +26,13 @@ from expacc import LeakyExpectedErrorLoss, MixedExpectedErrorLoss
 from expacc.integrations import lightning_hooks
 from expacc.schedules import focus_gradual
 
-# Its import takes as long as all these tests; it is not at the top, where every worker of pytest
-# would do it.
+# Lightning takes seconds to import: not at the top, where every worker of pytest would do it.
 pytestmark = [
-    pytest.mark.slow,
-    *(
-        pytest.mark.filterwarnings(each)
-        for each in (  # Lightning's own: advice on loaders and folders, and its use of torch
-            "ignore::lightning.fabric.utilities.warnings.PossibleUserWarning",
-            "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning",
-        )
-    ),
+    pytest.mark.filterwarnings(each)
+    for each in (  # Lightning's own: advice on loaders and folders, and its use of torch
+        "ignore::lightning.fabric.utilities.warnings.PossibleUserWarning",
+        "ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning",
+    )
 ]
 
 
@@ -177,6 +173,7 @@ def test_refusals():
             trained(classifier()(scheduled_loss()), callbacks().LossSchedule(), **endless)
 
 
+@pytest.mark.slow
 def test_the_older_package():
     older = callbacks("pytorch_lightning")
     module = classifier("pytorch_lightning")(scheduled_loss())

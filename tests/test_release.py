@@ -131,7 +131,9 @@ USES = {
     "assert main([*words, tempfile.mkdtemp() + '/study']) == 0",
     "boosting": X_Y
     + "from expacc.boosting import BoostedClassifier as B; B(n_estimators=5).fit(X, Y).predict(X)",
-    "ray": "from expacc.runner import cluster; assert cluster._import_ray().__version__",
+    "ray": "import tempfile; from expacc.cli import main;"
+    "words = 'compare iris --folds 2 --trials 1 --losses focal --references none --engine ray';"
+    "assert main([*words.split(), '--out', tempfile.mkdtemp() + '/study']) == 0",
     "examples": f"import runpy; runpy.run_path({str(ROOT / 'examples/gradual.py')!r})",
     "transformers": "import expacc; from expacc.integrations.transformers import *;"
     "from transformers import Trainer; trainer_loss(expacc.LeakyExpectedErrorLoss())",
