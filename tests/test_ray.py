@@ -382,3 +382,38 @@ def test_without_the_package_there_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match="engine='ray' needs the package ray"):
         run(tmp_path, plan(1))
+
+
+class FakeRay:
+    """A cluster of two nodes with two cores each, and a GPU on one."""
+
+    def __init__(self):
+        self.asked = []
+
+    def remote(self, *arguments, **options):
+        return len(self.asked) if arguments else lambda function: self
+
+    def options(self, num_gpus):
+        self.asked.append(num_gpus)
+        return self
+
+    def put(self, value):
+        return value
+
+    def nodes(self):
+        return [{"Resources": {"CPU": 2, "GPU": 1}}, {"Resources": {"CPU": 2}}]
+
+    def cluster_resources(self):
+        return {"CPU": 4, "GPU": 1}
+
+
+def test_items_ask_for_their_share_of_a_gpu():
+    items = [replace(item, gpus=0.5) for item in plan(3)]
+    fake = FakeRay()
+    tasks = cluster._Tasks(fake, [*items, *plan(1)], "studies:execute", {}, None)
+    assert tasks._room() == cluster.AHEAD * 2  # a GPU has two of them, though there are four cores
+    tasks._submit()
+    assert fake.asked == [0.5, 0.5, 0.5, 0.0]
+    assert cluster._Tasks(fake, plan(1), "studies:execute", {}, None)._room() == cluster.AHEAD * 4
+    with pytest.raises(UsageError, match="got 2, and 1 there"):
+        cluster._Tasks(fake, [replace(items[0], gpus=2.0)], "studies:execute", {}, None)
