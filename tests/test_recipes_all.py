@@ -8,6 +8,7 @@ import pytest
 from uci_files import write_digits, write_halves, write_prepared, write_tables
 
 from expacc.recipes.exact import protocol, toy_work
+from expacc.recipes.exact import vision as exact_vision
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.mixing import uci as mixing_uci
@@ -37,6 +38,11 @@ def short():
             (mixing_uci, "QUICK_EPOCHS", 2),
         ):
             patch.setattr(module, name, value)
+        for module in (exact_vision,):
+            tiny = {"rows": 20, "test_rows": 10, "network": {"mnist": "shufflenet_v2"}}
+            epochs = dict.fromkeys(module.PROTOCOLS["quick"]["epochs"], 1)
+            quick = {**module.PROTOCOLS["quick"], **tiny, "epochs": epochs}
+            patch.setitem(module.PROTOCOLS, "quick", quick)
         yield
 
 

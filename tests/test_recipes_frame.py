@@ -75,7 +75,7 @@ def refusal(capsys, *words):
 def test_the_registry_has_every_recipe_of_the_papers():
     assert set(registry.recipes()) == {
         *("exact-toy", "exact-integral", "exact-cost"),
-        *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise"),
+        *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise", "exact-vision"),
         *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp"),
         *("mixing-gradients", "mixing-uci"),
     }

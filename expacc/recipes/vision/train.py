@@ -1,0 +1,309 @@
+"""The sweep of all recipes with pictures: what an item asks for, trained by ``training.fit``.
+
+An item says all: network, epochs, batch, changes of the pictures, optimiser, how the learning rate
+falls, loss. Runs of a fold and seed share their first weights, the order of rows and the changes,
+whatever their loss.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+
+import expacc
+from expacc import networks, schedules
+from expacc.ops.sampling import genz_orthant_prob
+from expacc.optim import ASAM, GradientNormalizer
+from expacc.recipes.exact.noise import leads_of
+from expacc.recipes.sweep import Ask, Data, Outcome, Place, Predict, Sweep
+from expacc.recipes.vision.change import change
+from expacc.recipes.vision.sets import ImageSet, open_set
+from expacc.training import FitResult, fit
+from expacc.training.randomness import seed_of
+
+_AT_ONCE, _SCORED = 4096, 1000  # pictures that are changed, or scored, together
+_FOCUS = {
+    "0": schedules.focus_constant,
+    "0,0.5": schedules.focus_switch,
+    "0-0.5": schedules.focus_gradual,
+}
+
+
+class SampledExact(nn.Module):
+    """EXACT with the authors' estimate of its gradient.
+
+    Args:
+        margin: as EXACT's.
+        samples: of each row.
+        seed: of the samples.
+    """
+
+    def __init__(self, margin: float | None, samples: int, seed: int) -> None:
+        super().__init__()
+        self.margin, self.samples, self.sigma, self._seed = margin, samples, 1.0, seed
+        self._draw: torch.Generator | None = None
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """The mean over the rows."""
+        if self._draw is None:
+            self._draw = torch.Generator(logits.device).manual_seed(self._seed)
+        leads = leads_of(logits, target, self.sigma, self.margin)
+        return 1 - genz_orthant_prob(leads, samples=self.samples, generator=self._draw).mean()
+
+
+def loss_of(about: dict[str, Any], epochs: int, seed: int = 0) -> nn.Module:
+    """A loss as items describe it: 'name', and its own numbers.
+
+    'sigma' is a pair, from the first epoch to (not quite) the last; 'samples' asks for the authors'
+    estimator, 'focus' for one of the mixing paper's schedules.
+
+    >>> loss_of({"name": "leaky_expected_error", "leak": 0.2}, 10)
+    LeakyExpectedErrorLoss(leak=0.2)
+    """
+    given = dict(about)
+    name, sigma, focus = given.pop("name"), given.pop("sigma", None), given.pop("focus", None)
+    if focus is not None:
+        return expacc.ScheduledLoss(expacc.get_loss(name), focus=_FOCUS[focus])
+    loss: nn.Module
+    if "samples" in given:
+        loss = SampledExact(given["margin"], given["samples"], seed)
+    else:
+        loss = expacc.get_loss(name, **given)
+    if sigma is None:
+        return loss
+    falls = schedules.per_epoch(schedules.geometric(*sigma), epochs)
+    return expacc.ScheduledLoss(loss, sigma=falls)
+
+
+def optimizer_of(name: str, network: nn.Module, rate: float, decay: float) -> torch.optim.Optimizer:
+    """SGD with momentum 0.9, the same within ASAM, or Adam."""
+    weights = [weight for weight in network.parameters() if weight.requires_grad]
+    if name == "adam":
+        return torch.optim.Adam(weights, lr=rate, weight_decay=decay)
+    sgd = torch.optim.SGD(weights, lr=rate, momentum=0.9, weight_decay=decay)
+    return ASAM(sgd, eta=0.0) if name == "asam" else sgd
+
+
+def _geometric(first: float, last: float, epochs: int, epoch: int) -> float:
+    return float((last / first) ** (epoch / max(1, epochs - 1)))
+
+
+def _steps(shares: Sequence[float], epochs: int, epoch: int) -> float:
+    return float(0.1 ** sum(epoch >= round(share * epochs) for share in shares))
+
+
+def falling(ask: Ask, rate: float) -> Callable[[int], float]:
+    """The factor of the learning rate by epoch: by equal ratios, or tenths at shares of the way."""
+    if "rate_end" in ask:
+        return partial(_geometric, rate, ask["rate_end"], ask["epochs"])
+    return partial(_steps, ask["rate_falls"], ask["epochs"])
+
+
+class Pictures:
+    """Pictures on the device, in batches of a new order and with new changes every epoch.
+
+    Args:
+        pictures: (rows, channels, height, width), bytes.
+        labels: of them.
+        batch: rows of one; what is left at the end of an epoch is left out of it.
+        changes: their names.
+        scale: mean and deviation of the channels.
+        seed: of order and changes.
+    """
+
+    def __init__(
+        self,
+        pictures: Tensor,
+        labels: Tensor,
+        *,
+        batch: int,
+        changes: Sequence[str],
+        scale: tuple[Tensor, Tensor],
+        seed: int,
+    ) -> None:
+        self._pictures, self._labels, self._scale = pictures, labels, scale
+        self._batch = min(batch, len(labels))
+        self._changes, self._seed, self._epoch = changes, seed, 0
+
+    def __len__(self) -> int:
+        return len(self._labels) // self._batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch is read next."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        place = self._labels.device
+        key = f"{self._seed}/{self._epoch}"
+        draw = torch.Generator(place).manual_seed(seed_of(self._seed, key))
+        order = torch.randperm(len(self._labels), generator=draw, device=place)
+        at_once = max(1, _AT_ONCE // self._batch) * self._batch
+        for first in range(0, len(self) * self._batch, at_once):
+            rows = order[first : first + at_once]
+            shown = scaled(change(unit(self._pictures[rows]), self._changes, draw), self._scale)
+            labels = self._labels[rows]
+            for start in range(0, len(rows) - self._batch + 1, self._batch):
+                part = slice(start, start + self._batch)
+                yield shown[part], labels[part]
+
+
+def unit(pictures: Tensor) -> Tensor:
+    """Bytes as numbers from 0 to 1."""
+    return pictures.float() / 255
+
+
+def scaled(pictures: Tensor, scale: tuple[Tensor, Tensor]) -> Tensor:
+    """Less the mean and divided by the deviation, with the channels last in memory."""
+    mean, deviation = (part.view(1, -1, 1, 1) for part in scale)
+    return ((pictures - mean) / deviation).contiguous(memory_format=torch.channels_last)
+
+
+def scale_of(pictures: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of the channels of bytes, from 0 to 1; a constant channel has 1."""
+    rows = pictures.shape[0] * pictures[0, 0].numel()
+    whole = pictures.sum((0, 2, 3), dtype=torch.float64)
+    squares = torch.stack(
+        [part.double().square().sum((0, 2, 3)) for part in torch.split(pictures, 8192)]
+    )
+    mean = whole / rows
+    deviation = (squares.sum(0) / rows - mean.square()).clamp(min=0).sqrt()
+    deviation = torch.where(deviation > 0, deviation, 255.0)
+    return (mean / 255).float(), (deviation / 255).float()
+
+
+def predictor(network: nn.Module, scale: tuple[Tensor, Tensor], half: bool) -> Predict:
+    """What scores pictures of bytes with a trained network."""
+    network.eval()
+
+    @torch.no_grad()
+    def predict(features: Any) -> Any:
+        place = scale[0].device
+        found = []
+        for part in torch.split(torch.from_numpy(np.ascontiguousarray(features)), _SCORED):
+            with torch.autocast(place.type, torch.bfloat16, enabled=half):
+                found.append(network(scaled(unit(part.to(place)), scale)).float().cpu())
+        return torch.cat(found).numpy()
+
+    return predict
+
+
+def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Outcome:
+    """Train the network at a place."""
+    pictures, labels = (tensor.to(device) for tensor in (data.rows.features, data.rows.labels))
+    own = data.train[place.fold].to(device)
+    seed = seed_of(ask["seed"], f"{ask['table']}/{place.fold}/{place.seed}")
+    scale = scale_of(pictures[own])
+
+    training = Pictures(
+        pictures[own],
+        labels[own],
+        batch=ask["batch"],
+        changes=ask["changes"],
+        scale=scale,
+        seed=seed,
+    )
+    loaders: Any = training
+    if (held := data.held.get(place.fold)) is not None:
+        parts = torch.split(held.to(device), _SCORED)
+        loaders = training, [(scaled(unit(pictures[one]), scale), labels[one]) for one in parts]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        network = networks.get(
+            ask["network"], classes=data.rows.classes, channels=pictures.shape[1]
+        )
+    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    if isinstance(network, networks.FastCNN):
+        network.whiten(scaled(unit(pictures[own[:5000]]), scale))
+    setting = place.setting
+    rate = setting["learning_rate"]
+    optimizer = optimizer_of(ask["optimizer"], network, rate, ask["weight_decay"])
+    half = device.type == "cuda"
+    try:
+        result = fit(
+            network,
+            loaders,
+            loss_of(ask["losses"][place.method], ask["epochs"], seed),
+            epochs=ask["epochs"],
+            optimizer=optimizer,
+            scheduler=LambdaLR(optimizer, falling(ask, rate)),
+            normalizer=GradientNormalizer(optimizer) if setting.get("normalizer") else None,
+            clip=setting.get("clip"),
+            device=device,
+            precision="bfloat16" if half else "float32",
+            weights="best" if held is not None else "last",
+            seed=seed,
+            progress=False,
+        )
+    except FloatingPointError as error:
+        return Outcome(failure=f"diverged: {error}")
+    return outcome_of(result, predictor(network, scale, half))
+
+
+def outcome_of(result: FitResult, predict: Predict) -> Outcome:
+    """Of a training run, what its row keeps."""
+    history = result.history
+    curves = {
+        "train_accuracy": tuple(one.accuracy for one in history),
+        "train_loss": tuple(one.loss for one in history),
+    }
+    metrics = {"epochs": float(len(history)), "train_accuracy": history[-1].accuracy}
+    if result.best_epoch is not None:
+        held = tuple(one.validation_accuracy or 0.0 for one in history)
+        curves["validation_accuracy"] = held
+        metrics["best_epoch"] = float(result.best_epoch)
+        metrics["validation_accuracy"] = held[result.best_epoch - 1]
+    return Outcome(metrics, curves, (predict,))
+
+
+def _train(ask: Ask, data: Data, places: Sequence[Place], _: bool) -> list[Outcome]:
+    device = torch.device(ask["device"])
+    return [train_place(ask, data, place, device) for place in places]
+
+
+SWEEP = Sweep(
+    "expacc.recipes.vision.train:SWEEP",
+    open_set,
+    train=_train,
+    curves=("train_accuracy", "train_loss", "validation_accuracy"),
+)
+
+
+@cache
+def flops(network: str, classes: int, channels: int, size: int) -> float:
+    """Floating-point operations of forward and backward of one picture."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with torch.device("meta"):
+        made = networks.get(network, classes=classes, channels=channels).eval()
+        shown = torch.zeros(1, channels, size, size)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        made(shown)
+    return 3.0 * int(counter.get_total_flops())
+
+
+_CARD, _CORES = 60e12, 0.3e12  # operations a second in training: a GPU of 2024, and two cores
+
+
+def minutes_of(work: Sequence[Ask], sets: Mapping[str, ImageSet], device: str) -> float:
+    """About how long the runs take on one GPU, or on two cores.
+
+    Args:
+        work: what every item asks for.
+        sets: by name.
+        device: 'cpu' or another.
+    """
+    total = 0.0
+    for ask in work:
+        images = sets[ask["table"]]
+        about = images.about()
+        shape = about["classes"], about["channels"], about["size"]
+        rows = ask["epochs"] * len(images.train[: ask["rows"]])
+        passes = 2 if ask["optimizer"] == "asam" else 1
+        runs = len(ask["folds"]) * len(ask["seeds"]) * len(ask["settings"])
+        tested = runs * len(images.test[: ask["test_rows"]]) / 3
+        total += flops(ask["network"], *shape) * (passes * runs * rows + tested)
+    return total / (_CORES if device == "cpu" else _CARD) / 60

@@ -1,0 +1,269 @@
+"""What recipes with pictures share: sets, changes of pictures, losses, schedules, pairs."""
+
+import gzip
+import math
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance, ImageOps
+from uci_files import write_digits
+
+from expacc.recipes.exact import vision as exact_vision
+from expacc.recipes.recipe import RecipeOptions
+from expacc.recipes.vision import change, policy, sets, train
+
+
+def pictures(rows=6, channels=3, size=32, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    levels = torch.randint(256, (rows, channels, size, size), generator=draw)
+    return (levels // 3 + 20).float() / 255  # neither black nor white
+
+
+def by_pillow(batch, edit):
+    """The same done by Pillow, picture by picture."""
+    found = []
+    for picture in batch:
+        image = Image.fromarray((picture * 255).round().byte().permute(1, 2, 0).numpy())
+        found.append(torch.tensor(np.asarray(edit(image))).permute(2, 0, 1))
+    return torch.stack(found).float() / 255
+
+
+@pytest.mark.parametrize(
+    ("operation", "edit"),
+    [
+        ("Equalize", ImageOps.equalize),
+        ("AutoContrast", ImageOps.autocontrast),
+        ("Invert", ImageOps.invert),
+        ("Solarize", lambda image: ImageOps.solarize(image, math.ceil(255 * (1 - 5 / 9)))),
+        ("Posterize", lambda image: ImageOps.posterize(image, 8 - round(5 / 9 * 4))),
+        ("Brightness", lambda image: ImageEnhance.Brightness(image).enhance(1.5)),
+        ("Color", lambda image: ImageEnhance.Color(image).enhance(1.5)),
+        ("Contrast", lambda image: ImageEnhance.Contrast(image).enhance(1.5)),
+        ("Sharpness", lambda image: ImageEnhance.Sharpness(image).enhance(1.5)),
+        ("TranslateX", lambda i: i.transform(i.size, Image.AFFINE, (1, 0, 8, 0, 1, 0))),
+        ("TranslateY", lambda i: i.transform(i.size, Image.AFFINE, (1, 0, 0, 0, 1, 8))),
+        ("ShearY", lambda i: i.transform(i.size, Image.AFFINE, (1, 0, 0, 1 / 6, 1, 0))),
+    ],
+)
+def test_operations_are_pillows(operation, edit):
+    batch = pictures()
+    found = policy._OPERATIONS[operation](batch, torch.full((6,), 5 / 9))
+    far = (found - by_pillow(batch, edit)).abs() * 255
+    assert (far > 1.6).float().mean() < (0.05 if operation == "ShearY" else 1e-6)
+
+
+def test_a_turn_is_pillows():
+    batch = pictures(size=16)
+    turned = policy._OPERATIONS["Rotate"](batch, torch.full((6,), 0.5))
+    both = [by_pillow(batch, lambda image, by=by: image.rotate(by)) for by in (15, -15)]
+    assert min((turned - other).abs().mean() for other in both) < 0.01
+
+
+def test_the_policy_has_25_pairs_and_changes_nothing_outside_0_to_1():
+    assert np.shape(policy.PAIRS) == (25, 2, 3)
+    draw = torch.Generator().manual_seed(1)
+    found = policy.policy(pictures(200), draw)
+    assert found.shape == (200, 3, 32, 32)
+    assert 0 <= found.min() <= found.max() <= 1
+    assert 0.6 < (found != pictures(200)).flatten(1).any(1).float().mean() < 1
+
+
+@pytest.mark.parametrize("name", change.CHANGES)
+@pytest.mark.parametrize("channels", [1, 3])
+def test_changes_keep_shape_and_range_and_follow_their_generator(name, channels):
+    batch = pictures(40, channels)
+    first, again, other = (
+        change.change(batch, [name], torch.Generator().manual_seed(seed)) for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert first.shape == batch.shape
+    assert 0 <= first.min() <= first.max() <= 1 + 1e-6
+
+
+def test_a_crop_moves_whole_pictures_by_four_pixels_at_most():
+    batch = torch.zeros(64, 1, 16, 16)
+    batch[:, :, 8, 8] = 1
+    found = change.crop(batch, torch.Generator().manual_seed(0)).flatten(1).argmax(1)
+    assert {*(found // 16).tolist()} == {*(found % 16).tolist()} == set(range(4, 13))
+
+
+def write_cifar(folder, rows=20, classes=10):
+    """The six binary files, one of them compressed."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for name in (*sets._BATCHES, "test_batch.bin"):
+        labels = random.integers(0, classes, (rows, 1))
+        labels[:classes, 0] = range(classes)
+        whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
+        data = whole.astype(np.uint8).tobytes()
+        packed = name == "data_batch_2.bin"
+        path = folder / (f"{name}.gz" if packed else name)
+        path.write_bytes(gzip.compress(data) if packed else data)
+
+
+def test_sets_are_read_from_the_files_of_their_authors(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    write_cifar(folder)
+    write_digits(tmp_path / "mnist")
+    found, missing = sets.read_sets(tmp_path, ["mnist", "cifar-10", "svhn"])
+    assert found["mnist"].about() == {
+        **{"train_rows": 400, "test_rows": 100, "classes": 4, "channels": 1, "size": 4}
+    }
+    assert found["cifar-10"].train.shape == (100, 3, 32, 32)
+    first = np.frombuffer((folder / "data_batch_1.bin").read_bytes(), np.uint8)
+    assert found["cifar-10"].train[0, 2, 31, 31] == first[3072]
+    assert found["cifar-10"].train_labels[:10].tolist() == list(range(10))
+    (sentence,) = missing
+    assert sentence.startswith("svhn is missing")
+    again = sets.unpack("mnist", sets.pack("mnist", found["mnist"]))
+    assert np.array_equal(again.test, found["mnist"].test)
+
+
+def test_a_cut_file_is_named(tmp_path):
+    folder = tmp_path / "cifar-10-batches-bin"
+    write_cifar(folder)
+    path = folder / "data_batch_3.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"data_batch_3\.bin: the file must hold rows of 3,073"):
+        sets.read_sets(tmp_path, ["cifar-10"])
+    path.unlink()
+    with pytest.raises(ValueError, match=r"data_batch_3\.bin is missing"):
+        sets.read_sets(tmp_path, ["cifar-10"])
+
+
+def test_cropped_digits_of_svhn(tmp_path):
+    from scipy.io import savemat
+
+    (tmp_path / "svhn").mkdir()
+    random = np.random.default_rng(0)
+    shown = random.integers(0, 256, (32, 32, 3, 12), dtype=np.uint8)
+    labels = (np.arange(12) % 10 + 1).reshape(-1, 1).astype(np.uint8)
+    for name in ("train_32x32.mat", "test_32x32.mat"):
+        savemat(tmp_path / "svhn" / name, {"X": shown, "y": labels})
+    found, _ = sets.read_sets(tmp_path, ["svhn"])
+    assert found["svhn"].train_labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
+    assert found["svhn"].test[5, 1, 2, 3] == shown[2, 3, 1, 5]
+    (tmp_path / "svhn" / "test_32x32.mat").write_bytes(b"no")
+    with pytest.raises(ValueError, match=r"test_32x32\.mat"):
+        sets.read_sets(tmp_path, ["svhn"])
+
+
+def test_mean_and_deviation_of_bytes():
+    shown = torch.randint(256, (9, 2, 5, 5), dtype=torch.uint8)
+    shown[:, 1] = 7
+    mean, deviation = train.scale_of(shown)
+    unit = shown.double() / 255
+    assert torch.allclose(mean.double(), unit.mean((0, 2, 3)))
+    assert torch.allclose(deviation[0].double(), unit[:, 0].std(correction=0))
+    assert deviation[1] == 1
+
+
+def test_epochs_see_every_row_once_in_orders_of_their_own():
+    shown = torch.arange(10, dtype=torch.uint8).view(10, 1, 1, 1)
+    scale = torch.zeros(1), torch.ones(1)
+    loader = train.Pictures(shown, torch.arange(10), batch=4, changes=(), scale=scale, seed=3)
+    seen = []
+    for epoch in (0, 1, 0):
+        loader.set_epoch(epoch)
+        rows = [target for _, target in loader]
+        assert [len(one) for one in rows] == [4, 4]
+        seen.append(torch.cat(rows).tolist())
+        for inputs, target in loader:
+            assert torch.equal((inputs.flatten() * 255).round().long(), target)
+    assert seen[0] == seen[2] != seen[1]
+    assert len({*seen[0]}) == 8
+
+
+def test_learning_rates_fall_as_the_papers_say():
+    ask = {"epochs": 5, "rate_end": 1e-4}
+    rates = [0.5 * train.falling(ask, 0.5)(epoch) for epoch in range(5)]
+    assert rates[0] == 0.5
+    assert rates[-1] == pytest.approx(1e-4)
+    assert rates[2] == pytest.approx((0.5 * 1e-4) ** 0.5)
+    ask = {"epochs": 240, "rate_falls": [1 / 2, 2 / 3, 5 / 6]}
+    factor = train.falling(ask, 0.1)
+    assert [factor(e) for e in (119, 120, 159, 160, 199, 200)] == pytest.approx(
+        [1, 0.1, 0.1, 0.01, 0.01, 0.001]
+    )
+
+
+def test_losses_follow_their_schedules():
+    loss = train.loss_of({"name": "exact", "margin": 0.5, "sigma": [10.0, 1.0]}, 10)
+    loss.step(0.55)
+    assert loss.sigma == pytest.approx(10 ** (1 - 5 / 10))
+    assert loss.margin == 0.5
+    loss = train.loss_of({"name": "mixed_expected_error", "focus": "0,0.5"}, 10)
+    loss.step(0.96)
+    assert loss.focus == 0.5
+
+
+def test_the_authors_sampler_comes_close_to_exact():
+    logits = torch.randn(64, 5, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    target = torch.arange(64) % 5
+    found = []
+    for about in ({}, {"samples": 4000}):
+        loss = train.loss_of({"name": "exact", "margin": 5.0, "sigma": [2.0, 1.0], **about}, 3)
+        value = loss(logits, target)
+        found.append((value.detach(), *torch.autograd.grad(value, logits)))
+    (value, slope), (sampled, estimate) = found
+    assert abs(value - sampled) < 2e-3
+    assert (slope - estimate).norm() < 0.05 * slope.norm()
+
+
+def test_runs_of_a_seed_begin_with_the_same_weights(tmp_path, monkeypatch):
+    write_digits(tmp_path / "mnist", 30, 10)
+    tiny = {"network": {"mnist": "resnet20"}, "rows": 20, "test_rows": 10}
+    monkeypatch.setitem(
+        exact_vision.PROTOCOLS, "quick", {**exact_vision.PROTOCOLS["quick"], **tiny}
+    )
+    work = exact_vision.plan(RecipeOptions(data=tmp_path, quick=True, seeds=2))
+    begun = {}
+
+    def begin(network, loaders, loss, **how):
+        first = next(iter(loaders))
+        weights = torch.cat([weight.flatten() for weight in network.parameters()])
+        begun[item.payload["optimizer"], type(loss).__name__, item.key[-1]] = weights, *first
+        raise FloatingPointError("that is enough")
+
+    monkeypatch.setattr(train, "fit", begin)
+    for item in work.items:
+        (data,) = train.open_set(item.payload, work.shared, ["one"])
+        places = train.Place(
+            "all", *item.payload["settings"], item.payload["seeds"][0], 0,
+            next(iter(item.payload["settings"].values()))[0],
+        )  # fmt: skip
+        (outcome,) = train._train(item.payload, data, [places], False)
+        assert "that is enough" in outcome.failure
+    assert len(begun) == 18
+    for seed in "01":
+        same = [value for key, value in begun.items() if key[2] == seed]
+        for one in same:
+            assert all(torch.equal(a, b) for a, b in zip(one, same[0], strict=True))
+    assert not torch.equal(begun["sgd", "HingeLoss", "0"][0], begun["sgd", "HingeLoss", "1"][0])
+
+
+def test_settings_are_those_of_table_7():
+    assert exact_vision.setting("exact", "cifar-10", "asam") == {
+        **{"learning_rate": 1.0, "margin": 0.5, "normalizer": 1.0}
+    }
+    assert exact_vision.setting("hinge", "svhn", "sgd") == {
+        **{"learning_rate": 0.5, "clip": 0.1, "margin": 10.0}
+    }
+    assert exact_vision.setting("cross_entropy", "mnist", "adam") == {
+        **{"learning_rate": 0.001, "clip": 10.0}
+    }
+
+
+def test_the_time_of_a_plan_is_its_operations(tmp_path):
+    assert train.flops("resnet20", 10, 3, 32) == pytest.approx(6 * 40.8e6, rel=0.02)
+    write_digits(tmp_path / "mnist")
+    plans = [
+        exact_vision.plan(RecipeOptions(data=tmp_path, device=device, short=short, seeds=seeds))
+        for device, short, seeds in (("cuda", False, None), ("cuda", True, None), ("cpu", True, 3))
+    ]
+    assert [len(one.items) for one in plans] == [45, 27, 27]
+    full, short, here = (one.minutes for one in plans)
+    assert full / short == pytest.approx(45 * 150 / (27 * 12), rel=0.01)
+    assert here > short
