@@ -18,6 +18,7 @@ _SUFFIXES = (
     *(".png", ".apng", ".jpg", ".jpeg", ".jpe", ".jfif", ".gif", ".bmp", ".dib", ".webp"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif"),
 )
+_NO = bytes(4)  # what BMP keeps for later
 _MAGIC = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 
 
@@ -80,7 +81,8 @@ def is_picture(path: str) -> bool:
             head = file.read(12)
     except OSError:
         return False
-    return head.startswith(_MAGIC) or (head[:4] == b"RIFF" and head[8:] == b"WEBP")
+    webp, bmp = head[:4] == b"RIFF" and head[8:] == b"WEBP", head[:2] == b"BM" and head[6:10] == _NO
+    return head.startswith(_MAGIC) or webp or bmp
 
 
 def holds_picture(path: str, most: int = 2000) -> bool:
