@@ -176,9 +176,7 @@ def fit(
         parameters += list(loss.parameters())
     optimizer = _checked_optimizer(optimizer, parameters)
     _check_scheduler(scheduler, scheduler_every, optimizer)
-    batches_of = partial(
-        Batches, seed=seed, ranks=ranks, device=place, channels_last=channels_last
-    )
+    batches_of = partial(Batches, seed=seed, ranks=ranks, device=place, channels_last=channels_last)
     train_batches = batches_of(training)
     with caller_randomness_kept(place):
         run = NetworkRun(

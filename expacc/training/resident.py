@@ -55,7 +55,8 @@ class ResidentData:
         drop_last: leave out the batch that is smaller than the others, as a captured graph wants.
 
     Example:
-        >>> data = ResidentData(torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64), batch_size=4)
+        >>> rows, labels = torch.zeros(10, 3), torch.zeros(10, dtype=torch.int64)
+        >>> data = ResidentData(rows, labels, batch_size=4)
         >>> [len(target) for _, target in data.batches(epoch=0, seed=0)]
         [4, 4, 2]
     """
