@@ -30,7 +30,7 @@ ROOMS = [
     {"functional", "baselines"},
     {"registry", "losses", "centers", "scheduled", "logit_clip", "early_learning", "expacc"},
     {"data"},
-    {"training"},
+    {"training", "networks"},
     {"estimator"},
     {"boosting"},
     {"runner"},
