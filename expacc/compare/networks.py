@@ -1,4 +1,4 @@
-"""Compare losses on a network of one's own: what is asked for, whether it can be done, the study."""
+"""Compare losses on a network of one's own: what is asked for, if it can be done, the study."""
 
 import datetime
 import importlib.util

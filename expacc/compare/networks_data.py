@@ -69,7 +69,7 @@ class NetworkRows:
         if not self.pictures or self.inputs.dtype != torch.uint8:  # type: ignore[union-attr]
             return None
         count, total, squares = 0, torch.zeros(()), torch.zeros(())
-        for part in torch.from_numpy(rows).split(4096):
+        for part in torch.split(torch.from_numpy(rows), 4096):
             some = self.inputs[part.to(self.inputs.device)].double().cpu() / 255  # type: ignore
             count += some[:, 0].numel()
             total = total + some.sum((0, 2, 3))

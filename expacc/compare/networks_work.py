@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -265,9 +266,8 @@ class Runs:
         taught = parts.labels[parts.held]
         if not np.isfinite(held).all():
             return failed_runs(item, "logits of validation rows are not finite")
-        calibration = fit_calibration(held, taught, np.ones(len(taught)))
         if trial:
-            metrics, said = judge(held, calibration, parts.held, taught)
+            metrics, said = judge(held, Calibration(), parts.held, taught)
             metrics = {
                 "validation_accuracy": metrics["accuracy"],
                 "validation_loss": history[-1].validation_loss or 0.0,
@@ -276,11 +276,10 @@ class Runs:
                            **more)]  # fmt: skip
         best = result.best_epoch or plan.epochs
         rows = []
-        last, early = read.score(model, calibration), None
+        last, early = read.score(model, _calibrated(held, taught)), None
         if result.best_weights is not None:
             model.load_state_dict(result.best_weights)
-            held = read.logits(model, read.held())
-            early = read.score(model, fit_calibration(held, taught, np.ones(len(taught))))
+            early = read.score(model, _calibrated(read.logits(model, read.held()), taught))
         readings = [(asked["loss"], last, history[-1])]
         if asked["loss"] == REFERENCE:
             readings.append((STOPPED, early, history[best - 1]))
@@ -302,6 +301,12 @@ class Runs:
                 own["seconds"] = 0.0  # it came with the other
             rows.append(row_of(item, "final", called, asked["place"], **own))
         return rows
+
+
+def _calibrated(logits: NDArray[np.float64], labels: Labels) -> Calibration:
+    """Fitted on one thread: for a problem of two numbers others only wait for each other."""
+    with threadpool_limits(1, user_api="blas"):
+        return fit_calibration(logits, labels, np.ones(len(labels)))
 
 
 class Reader:

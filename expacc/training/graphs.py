@@ -15,11 +15,13 @@ class _Half(nn.Module):
 
     def __init__(self, model: nn.Module, half: torch.dtype | None) -> None:
         super().__init__()
-        self.model, self.half = model, half
+        self.model, self.dtype = model, half
 
     def forward(self, inputs: Tensor) -> Any:
         """Call the network."""
-        with torch.autocast("cuda", self.half, enabled=self.half is not None, cache_enabled=False):
+        with torch.autocast(
+            "cuda", self.dtype, enabled=self.dtype is not None, cache_enabled=False
+        ):
             return self.model(inputs)
 
 
@@ -39,7 +41,7 @@ class Recorded:
         self._shape, self._dtype = inputs.shape, inputs.dtype
         kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
         example = inputs.clone(memory_format=torch.preserve_format)
-        self._graphed = torch.cuda.make_graphed_callables(  # type: ignore[no-untyped-call]
+        self._graphed = torch.cuda.make_graphed_callables(
             _Half(model, half).train(), (example,), allow_unused_input=True
         )
         with torch.no_grad():
