@@ -26,6 +26,7 @@ _HOMES = {
     "argmax_probabilities": "probabilities",
     "build_native": "ops",
     "clip_logits": "logit_clip",
+    "compare_networks": "compare.networks",
     "expected_confusion": "functional.confusion",
     "get_loss": "registry",
     "list_losses": "registry",

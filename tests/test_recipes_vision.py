@@ -1,6 +1,5 @@
 """What recipes with pictures share: sets, changes of pictures, losses, schedules, pairs."""
 
-import gzip
 import math
 
 import numpy as np
@@ -90,64 +89,33 @@ def test_a_crop_moves_whole_pictures_by_four_pixels_at_most():
 
 
 def write_cifar(folder, rows=20, classes=10):
-    """The six binary files, one of them compressed."""
+    """The six binary files."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(0)
-    for name in (*sets._BATCHES, "test_batch.bin"):
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
         labels = random.integers(0, classes, (rows, 1))
         labels[:classes, 0] = range(classes)
         whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
-        data = whole.astype(np.uint8).tobytes()
-        packed = name == "data_batch_2.bin"
-        path = folder / (f"{name}.gz" if packed else name)
-        path.write_bytes(gzip.compress(data) if packed else data)
+        (folder / name).write_bytes(whole.astype(np.uint8).tobytes())
 
 
-def test_sets_are_read_from_the_files_of_their_authors(tmp_path):
-    folder = tmp_path / "cifar-10-batches-bin"
-    write_cifar(folder)
+def test_sets_that_are_there_and_sentences_for_others(tmp_path):
+    write_cifar(tmp_path / "cifar-10-batches-bin")
     write_digits(tmp_path / "mnist")
     found, missing = sets.read_sets(tmp_path, ["mnist", "cifar-10", "svhn"])
-    assert found["mnist"].about() == {
-        **{"train_rows": 400, "test_rows": 100, "classes": 4, "channels": 1, "size": 4}
-    }
-    assert found["cifar-10"].train.shape == (100, 3, 32, 32)
-    first = np.frombuffer((folder / "data_batch_1.bin").read_bytes(), np.uint8)
-    assert found["cifar-10"].train[0, 2, 31, 31] == first[3072]
-    assert found["cifar-10"].train_labels[:10].tolist() == list(range(10))
+    assert found["mnist"].images.shape == (400, 1, 32, 32)  # of 4 × 4 pixels
+    assert found["cifar-10"].images.shape == (100, 3, 32, 32)
     (sentence,) = missing
     assert sentence.startswith("svhn is missing")
-    again = sets.unpack("mnist", sets.pack("mnist", found["mnist"]))
-    assert np.array_equal(again.test, found["mnist"].test)
-
-
-def test_a_cut_file_is_named(tmp_path):
-    folder = tmp_path / "cifar-10-batches-bin"
-    write_cifar(folder)
-    path = folder / "data_batch_3.bin"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"data_batch_3\.bin: the file must hold rows of 3,073"):
-        sets.read_sets(tmp_path, ["cifar-10"])
-    path.unlink()
-    with pytest.raises(ValueError, match=r"data_batch_3\.bin is missing"):
-        sets.read_sets(tmp_path, ["cifar-10"])
-
-
-def test_cropped_digits_of_svhn(tmp_path):
-    from scipy.io import savemat
-
-    (tmp_path / "svhn").mkdir()
-    random = np.random.default_rng(0)
-    shown = random.integers(0, 256, (32, 32, 3, 12), dtype=np.uint8)
-    labels = (np.arange(12) % 10 + 1).reshape(-1, 1).astype(np.uint8)
-    for name in ("train_32x32.mat", "test_32x32.mat"):
-        savemat(tmp_path / "svhn" / name, {"X": shown, "y": labels})
-    found, _ = sets.read_sets(tmp_path, ["svhn"])
-    assert found["svhn"].train_labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2]
-    assert found["svhn"].test[5, 1, 2, 3] == shown[2, 3, 1, 5]
-    (tmp_path / "svhn" / "test_32x32.mat").write_bytes(b"no")
-    with pytest.raises(ValueError, match=r"test_32x32\.mat"):
-        sets.read_sets(tmp_path, ["svhn"])
+    shared = sets.pack("mnist", found["mnist"])
+    ask = {"table": "mnist", "folds": ["3", "10"], "rows": 50, "test_rows": 9, "seed": 0}
+    (data,) = sets.open_set(ask, shared, ["a"])
+    assert data.rows.features.shape == (50, 1, 32, 32)
+    for fold in ("3", "10"):
+        both = torch.cat([data.train[fold], data.held[fold]])
+        assert sorted(both.tolist()) == list(range(50))
+        assert len(data.test[fold]) == 9
+    assert not {*data.held["3"].tolist()} & {*data.held["10"].tolist()}
 
 
 def test_mean_and_deviation_of_bytes():
@@ -163,15 +131,16 @@ def test_mean_and_deviation_of_bytes():
 def test_epochs_see_every_row_once_in_orders_of_their_own():
     shown = torch.arange(10, dtype=torch.uint8).view(10, 1, 1, 1)
     scale = torch.zeros(1), torch.ones(1)
-    loader = train.Pictures(shown, torch.arange(10), batch=4, changes=(), scale=scale, seed=3)
+    loader = train.Pictures(shown, torch.arange(10), batch=4, changes=(), scale=scale)
     seen = []
     for epoch in (0, 1, 0):
-        loader.set_epoch(epoch)
-        rows = [target for _, target in loader]
-        assert [len(one) for one in rows] == [4, 4]
-        seen.append(torch.cat(rows).tolist())
-        for inputs, target in loader:
+        batches = [*loader.batches(epoch, seed=3)]
+        assert [len(target) for _, target in batches] == [4, 4]
+        seen.append(torch.cat([target for _, target in batches]).tolist())
+        for inputs, target in batches:
             assert torch.equal((inputs.flatten() * 255).round().long(), target)
+        ((_, last),) = loader.batches(epoch, seed=3, skip=1)
+        assert torch.equal(last, batches[1][1])
     assert seen[0] == seen[2] != seen[1]
     assert len({*seen[0]}) == 8
 

@@ -15,6 +15,25 @@ from typer import Argument, Option
 from expacc.cli import compare as studies
 from expacc.cli import tables
 from expacc.cli.compare import Interrupted, RunOptions
+from expacc.cli.get import EPILOG, get
+from expacc.cli.options import (
+    Address,
+    Data,
+    Debug,
+    Device,
+    Dropout,
+    DryRun,
+    Engine,
+    Folder,
+    Hidden,
+    Json,
+    OneData,
+    Overwrite,
+    Quiet,
+    Seed,
+    Workers,
+    out_option,
+)
 from expacc.cli.screen import Screen, lasting_streams, user_input
 from expacc.plain import UsageError, one_line
 
@@ -36,35 +55,6 @@ RENAMED = {
     "--label-noise": "--inject-label-noise",
     "read": "inspect",
 }
-
-Data = Annotated[
-    list[str],
-    Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
-]
-OneData = Annotated[str, Argument(metavar="DATA", help="A table's file, or a built-in name.")]
-Folder = Annotated[Path, Argument(metavar="DIR", help="The folder of a study.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")]
-Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
-Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
-Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
-Workers = Annotated[
-    int | None,
-    Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
-]
-Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
-Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
-Hidden = Annotated[
-    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
-]
-Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
-
-
-def _out(default: str, metavar: str = "DIR") -> Any:
-    text = f"Default: {default}."
-    return Annotated[Path | None, Option("--out", "-o", metavar=metavar, help=text)]
 
 
 def _version(asked: bool) -> None:
@@ -134,7 +124,7 @@ def compare(
             help="scikit-learn's classifiers beside (fast: the linear one).",
         ),
     ] = "all",
-    out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
+    out: out_option("expacc-NAME") = None,  # type: ignore[valid-type]
     engine: Engine = "local",
     workers: Workers = None,
     address: Address = None,
@@ -211,7 +201,7 @@ def fit(
     trials: Annotated[
         int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
-    out: _out("expacc-NAME-model") = None,  # type: ignore[valid-type]
+    out: out_option("expacc-NAME-model") = None,  # type: ignore[valid-type]
     seed: Annotated[
         int | None, Option("--seed", metavar="N", help="Default: 0, or the study's.")
     ] = None,
@@ -240,7 +230,7 @@ kept and ignored. A category it has not seen counts as none of those it knows.""
 def predict(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="What expacc fit saved.")],
     data: Annotated[str, Argument(metavar="NEW", help="A table with the same columns.")],
-    out: _out("standard output", "FILE") = None,  # type: ignore[valid-type]
+    out: out_option("standard output", "FILE") = None,  # type: ignore[valid-type]
     quiet: Quiet = False,
     debug: Debug = False,
     *,
@@ -278,7 +268,7 @@ def reproduce(
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
     short: Annotated[bool, Option("--short", help="Less than the paper, for a GPU.")] = False,
-    out: _out("expacc-reproduce") = None,  # type: ignore[valid-type]
+    out: out_option("expacc-reproduce") = None,  # type: ignore[valid-type]
     engine: Engine = "local",
     workers: Workers = None,
     address: Address = None,
@@ -327,6 +317,9 @@ def losses(
 def inspect(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
     """Show how tables are read: target, columns, doubts. Nothing is trained."""
     tables.inspect(data, reading=reading, screen=Screen(as_json=as_json))
+
+
+app.command(epilog=EPILOG)(get)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -335,6 +335,7 @@ def methods_text(record: StudyRecord) -> str:
         if protocol.text.endswith("given folds")
         else f"stratified cross-validation ({protocol.text})",
         "holdout": "a single stratified holdout",
+        "test": "the test rows given",
     }[protocol.kind]
     sentences.append(
         f"Test accuracy was measured by {shown}{averaged}; test rows were used once, for the "

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
-from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
+from expacc.compare.networks_words import network_sentences
+from expacc.compare.record import NETWORK, Protocol, StudyRecord, TableFacts, read_protocol
 from expacc.compare.standing import (
     by_fold,
     fold_order,
@@ -21,7 +22,7 @@ from expacc.compare.standing import (
     paired_tests,
     standing,
 )
-from expacc.report.words import MAJORITY, OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.words import MAJORITY, NULL, OUTSIDE, REFERENCE, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.one_table import PairedTest
 from expacc.stats.p_values import NEGLIGIBLE, adjust
@@ -124,7 +125,8 @@ class TableBoard:
     @property
     def losses(self) -> tuple[Entry, ...]:
         """The losses that have a score, the best first."""
-        return tuple(e for e in self.entries if e.loss not in OUTSIDE and e.accuracy is not None)
+        beside = (*OUTSIDE, NULL)
+        return tuple(e for e in self.entries if e.loss not in beside and e.accuracy is not None)
 
     @property
     def best_outside(self) -> Entry | None:
@@ -174,15 +176,17 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
             loss_order(e.loss),
         )
     )
-    contest = [entry for entry in entries if entry.loss not in OUTSIDE]
+    contest = [entry for entry in entries if entry.loss not in (*OUTSIDE, NULL)]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
     model = str(record.settings.get("model", "linear"))
     answer = _answer(table, facts.target, contest, protocol, len(folds), boards, model_text(model))
     if answer.choice and folds:
         whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
-        answer = answer.beside(
-            standing(by_loss, whole, facts, protocol, model), _where(table, facts.target)
-        )
+        found = standing(by_loss, whole, facts, protocol, model)
+        if model == NETWORK:
+            told = network_sentences(by_loss, whole, facts, protocol)
+            found = replace(found, sentences=(*found.sentences, *told))
+        answer = answer.beside(found, _where(table, facts.target))
     notes = _left_out(contest, len(folds))
     return TableBoard(
         table=table,
@@ -289,13 +293,15 @@ def _importance(rows: Sequence[Row], facts: TableFacts) -> dict[str, float]:
 
 def _judged(entries: list[Entry], boards: int) -> list[Entry]:
     """Adjust the p-values for the number of losses and say what they mean."""
-    tested = [e for e in entries if e.test is not None and e.loss not in OUTSIDE]
+    tested = [e for e in entries if e.test is not None and e.loss not in (*OUTSIDE, NULL)]
     adjusted = adjust([e.test.p_value for e in tested if e.test is not None])
     p_values = {e.loss: min(1.0, boards * float(p)) for e, p in zip(tested, adjusted, strict=True)}
     judged = []
     for entry in entries:
         verdict: Verdict = "unfinished"
         p_value = p_values.get(entry.loss)
+        if entry.loss == NULL and entry.test is not None:  # a claim about it is of no use
+            p_value = entry.test.p_value
         if entry.loss == REFERENCE:
             verdict = "reference"
         elif entry.loss in OUTSIDE:

@@ -10,15 +10,17 @@ import numpy as np
 
 from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
+from expacc.compare.networks_words import network_steps
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.page_rows import cells_of, place_of
-from expacc.compare.record import StudyRecord, majority_of
-from expacc.compare.standing import LAST
+from expacc.compare.record import NETWORK, StudyRecord, majority_of
+from expacc.compare.standing import LAST, STOPPED_ACCURACY
 from expacc.compare.suspects import SourceRows
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
     NONE,
+    NULL,
     OUTSIDE,
     REFERENCE,
     SCIKIT_LEARN,
@@ -42,6 +44,7 @@ MOST_CLASSES = 12  # that are shown before the rest is folded away
 Values = dict[str, Any]
 _NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
 _NOTES[MAJORITY] = ""
+_NOTES |= {NULL: "what chance does, p not adjusted"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -94,7 +97,11 @@ def _row(
 
 def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     """The head and the rows of one table's leaderboard."""
-    stopped = any(LAST in entry.metrics for entry in board.entries)
+    extra = [
+        (name, head)
+        for name, head in _EXTRA.items()
+        if any(name in entry.metrics for entry in board.entries)
+    ]
     rows = [
         _row(
             entry,
@@ -108,7 +115,10 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
                     else "",
                 },
                 {"value": percent(entry.metrics.get("balanced_accuracy")), "small": "balanced"},
-                *(_last(entry.metrics.get(LAST)) if stopped else ()),
+                *(
+                    {"value": percent(entry.metrics.get(name)), "small": head[0]}
+                    for name, head in extra
+                ),
             ],
             interval=entry.test.interval if entry.test else None,
             against=entry,
@@ -116,11 +126,16 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         )
         for entry in board.entries
     ]
-    first = [("accuracy", "% ± spread"), ("balanced", "%"), *(_LAST_HEAD if stopped else ())]
+    first = [("accuracy", "% ± spread"), ("balanced", "%"), *(head for _, head in extra)]
     return _head(first, "folds", "with search"), rows
 
 
 _LAST_HEAD = (("last round", "%"),)
+_EXTRA = {
+    LAST: _LAST_HEAD[0],
+    STOPPED_ACCURACY: ("stopped early", "%"),
+    "wrong_label_accuracy": ("wrong labels learnt", "%"),
+}
 
 
 def _last(accuracy: float | None) -> tuple[Values, ...]:
@@ -358,6 +373,8 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
         return ()
     several = len(record.tables) > 1
     path = str(record.settings.get("model", "linear"))
+    if path == NETWORK:
+        return tuple(NextStep(*step) for step in network_steps(record, answer.choice))
     if "." in path or ":" in path:  # a classifier that no file holds
         from expacc.compare.models import in_python
 

@@ -285,6 +285,8 @@ ORIGINS = {
     "test_batch.bin, from https://www.cs.toronto.edu/~kriz/cifar.html",
     "cifar-100-binary": "train.bin and test.bin of CIFAR-100's binary version, from "
     "https://www.cs.toronto.edu/~kriz/cifar.html",
+    "cinic-10": "the folders train, valid and test of CINIC-10 with a folder for each class, from "
+    "https://datashare.ed.ac.uk/handle/10283/3192",
     "svhn": "the cropped digits train_32x32.mat and test_32x32.mat, from "
     "https://ufldl.stanford.edu/housenumbers",
 }

@@ -1,8 +1,8 @@
 """Every statistic of a comparison in one place; see docs/statistics.md for which is used when.
 
-One table: `paired_rows`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`, `paired_5x2_t`, and
-`adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`, `wilcoxon_pairs`,
-`friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
+One table: `paired_rows`, `paired_runs`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`,
+`paired_5x2_t`, and `adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`,
+`wilcoxon_pairs`, `friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
 `critical_difference`, `dolan_more_profile`.
 """
 
@@ -39,6 +39,7 @@ from expacc.stats.rank_tests import (
     wilcoxon_against,
     wilcoxon_pairs,
 )
+from expacc.stats.runs_and_rows import paired_runs
 
 __all__ = [
     "Adjustment",
@@ -62,6 +63,7 @@ __all__ = [
     "mean_ranks",
     "paired_5x2_t",
     "paired_rows",
+    "paired_runs",
     "ranks",
     "variance_factor",
     "wilcoxon",

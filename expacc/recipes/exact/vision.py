@@ -87,7 +87,7 @@ def plan(options: RecipeOptions) -> Work:
             "rows": how["rows"],
         }
         for optimizer in OPTIMIZERS:
-            about = {**asked, "rows": len(images.train[: how["rows"]])}
+            about = {**asked, "rows": len(images.targets[: how["rows"]])}
             cells.append({"key": [table, optimizer], **about})
             items += [
                 SWEEP.item(

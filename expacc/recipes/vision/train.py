@@ -16,13 +16,14 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import expacc
 from expacc import networks, schedules
+from expacc.data.images import ImageSet
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.optim import ASAM, GradientNormalizer
 from expacc.recipes.exact.noise import leads_of
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Predict, Sweep
 from expacc.recipes.vision.change import change
-from expacc.recipes.vision.sets import ImageSet, open_set
-from expacc.training import FitResult, fit
+from expacc.recipes.vision.sets import open_set
+from expacc.training import FitResult, ResidentData, fit
 from expacc.training.randomness import seed_of
 
 _AT_ONCE, _SCORED = 4096, 1000  # pictures that are changed, or scored, together
@@ -103,8 +104,8 @@ def falling(ask: Ask, rate: float) -> Callable[[int], float]:
     return partial(_steps, ask["rate_falls"], ask["epochs"])
 
 
-class Pictures:
-    """Pictures on the device, in batches of a new order and with new changes every epoch.
+class Pictures(ResidentData):
+    """Pictures on the device; many are changed at a time, because a change is many small kernels.
 
     Args:
         pictures: (rows, channels, height, width), bytes.
@@ -112,7 +113,6 @@ class Pictures:
         batch: rows of one; what is left at the end of an epoch is left out of it.
         changes: their names.
         scale: mean and deviation of the channels.
-        seed: of order and changes.
     """
 
     def __init__(
@@ -123,32 +123,22 @@ class Pictures:
         batch: int,
         changes: Sequence[str],
         scale: tuple[Tensor, Tensor],
-        seed: int,
     ) -> None:
-        self._pictures, self._labels, self._scale = pictures, labels, scale
-        self._batch = min(batch, len(labels))
-        self._changes, self._seed, self._epoch = changes, seed, 0
+        batch = min(batch, len(labels))
+        super().__init__(pictures, labels, batch_size=batch, shuffle=True, drop_last=True)
+        self._changes, self._scale = changes, scale
 
-    def __len__(self) -> int:
-        return len(self._labels) // self._batch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Which epoch is read next."""
-        self._epoch = epoch
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        place = self._labels.device
-        key = f"{self._seed}/{self._epoch}"
-        draw = torch.Generator(place).manual_seed(seed_of(self._seed, key))
-        order = torch.randperm(len(self._labels), generator=draw, device=place)
-        at_once = max(1, _AT_ONCE // self._batch) * self._batch
-        for first in range(0, len(self) * self._batch, at_once):
-            rows = order[first : first + at_once]
-            shown = scaled(change(unit(self._pictures[rows]), self._changes, draw), self._scale)
-            labels = self._labels[rows]
-            for start in range(0, len(rows) - self._batch + 1, self._batch):
-                part = slice(start, start + self._batch)
-                yield shown[part], labels[part]
+    def batches(self, epoch: int, seed: int, skip: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches of an epoch, less the first ``skip``."""
+        place, size = self._target.device, self.batch_size
+        draw = torch.Generator(place).manual_seed(seed_of(seed, f"pictures/{epoch}"))
+        order = torch.randperm(self.rows, generator=draw, device=place)
+        together = max(1, _AT_ONCE // size)
+        for first in range(0, len(self), together):
+            rows = order[first * size : min(first + together, len(self)) * size]
+            shown = scaled(change(unit(self._inputs[rows]), self._changes, draw), self._scale)
+            parts = (torch.split(tensor, size) for tensor in (shown, self._target[rows]))
+            yield from list(zip(*parts, strict=True))[max(0, skip - first) :]
 
 
 def unit(pictures: Tensor) -> Tensor:
@@ -204,7 +194,6 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
         batch=ask["batch"],
         changes=ask["changes"],
         scale=scale,
-        seed=seed,
     )
     loaders: Any = training
     if (held := data.held.get(place.fold)) is not None:
@@ -215,7 +204,7 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
         network = networks.get(
             ask["network"], classes=data.rows.classes, channels=pictures.shape[1]
         )
-    network.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+    network.to(device)
     if isinstance(network, networks.FastCNN):
         network.whiten(scaled(unit(pictures[own[:5000]]), scale))
     setting = place.setting
@@ -234,6 +223,8 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
             clip=setting.get("clip"),
             device=device,
             precision="bfloat16" if half else "float32",
+            channels_last=True,
+            graphs=half,
             weights="best" if held is not None else "last",
             seed=seed,
             progress=False,
@@ -299,11 +290,10 @@ def minutes_of(work: Sequence[Ask], sets: Mapping[str, ImageSet], device: str) -
     total = 0.0
     for ask in work:
         images = sets[ask["table"]]
-        about = images.about()
-        shape = about["classes"], about["channels"], about["size"]
-        rows = ask["epochs"] * len(images.train[: ask["rows"]])
+        shape = len(images.classes), *images.images.shape[1:3]
+        rows = ask["epochs"] * len(images.targets[: ask["rows"]])
         passes = 2 if ask["optimizer"] == "asam" else 1
         runs = len(ask["folds"]) * len(ask["seeds"]) * len(ask["settings"])
-        tested = runs * len(images.test[: ask["test_rows"]]) / 3
+        tested = runs * len((images.test or images).targets[: ask["test_rows"]]) / 3
         total += flops(ask["network"], *shape) * (passes * runs * rows + tested)
     return total / (_CORES if device == "cpu" else _CARD) / 60
