@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
-from uci_files import write_digits
+from uci_files import write_cifar, write_digits
 
 from expacc.recipes.exact import vision as exact_vision
 from expacc.recipes.recipe import RecipeOptions
@@ -86,17 +86,6 @@ def test_a_crop_moves_whole_pictures_by_four_pixels_at_most():
     batch[:, :, 8, 8] = 1
     found = change.crop(batch, torch.Generator().manual_seed(0)).flatten(1).argmax(1)
     assert {*(found // 16).tolist()} == {*(found % 16).tolist()} == set(range(4, 13))
-
-
-def write_cifar(folder, rows=20, classes=10):
-    """The six binary files."""
-    folder.mkdir(parents=True)
-    random = np.random.default_rng(0)
-    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
-        labels = random.integers(0, classes, (rows, 1))
-        labels[:classes, 0] = range(classes)
-        whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
-        (folder / name).write_bytes(whole.astype(np.uint8).tobytes())
 
 
 def test_sets_that_are_there_and_sentences_for_others(tmp_path):

@@ -1,10 +1,6 @@
-"""exact-vision: networks on MNIST, SVHN and CIFAR with three losses and three optimisers.
-
-An item is one run, so that a kill costs one at most.
-"""
+"""exact-vision: networks on MNIST, SVHN and CIFAR with three losses and three optimisers."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from expacc.recipes.exact import METHODS, SEEDS
@@ -12,8 +8,8 @@ from expacc.recipes.page import Claim, Comparison, Page
 from expacc.recipes.paper import Layout, load_paper, numbers
 from expacc.recipes.recipe import RecipeOptions, Work
 from expacc.recipes.vision.page import Cells, Gap, cost_section, gaps_grid, layout_of
-from expacc.recipes.vision.sets import WHOLE, pack, read_sets
-from expacc.recipes.vision.train import SWEEP, minutes_of
+from expacc.recipes.vision.plan import Cell, protocol_of, work_of
+from expacc.recipes.vision.sets import read_sets
 from expacc.report.words import listed, signed
 from expacc.runner.rows import Row
 
@@ -71,49 +67,34 @@ def _loss(loss: str, table: str) -> dict[str, Any]:
 
 
 def plan(options: RecipeOptions) -> Work:
-    """An item per set, optimiser, loss and seed."""
-    protocol: str = options.protocol
-    if protocol == "short" and options.device == "cpu":
-        protocol = "small"
+    """A cell per set and optimiser."""
+    protocol = protocol_of(options)
     how = PROTOCOLS[protocol]
     sets, missing = read_sets(options.data, how.get("only", list(CHANGES)))
-    items, cells = [], []
-    shared: dict[str, Any] = {}
-    for table, images in sets.items():
-        shared |= pack(table, images)
-        asked = {
-            "network": how["network"].get(table, NETWORKS.get(table, "wrn-28-10")),
-            "epochs": how["epochs"].get(table, EPOCHS.get(table, 500)),
-            "rows": how["rows"],
-        }
-        for optimizer in OPTIMIZERS:
-            about = {**asked, "rows": len(images.targets[: how["rows"]])}
-            cells.append({"key": [table, optimizer], **about})
-            items += [
-                SWEEP.item(
-                    f"{protocol}|{table}|{optimizer}|{loss}|{seed}",
-                    options,
-                    table=table,
-                    folds=[WHOLE],
-                    settings={loss: [setting(loss, table, optimizer)]},
-                    seeds=[seed],
-                    labels={"optimizer": optimizer},
-                    losses={loss: _loss(loss, table)},
-                    optimizer=optimizer,
-                    changes=CHANGES[table],
-                    test_rows=how["test_rows"],
-                    batch=BATCH,
-                    weight_decay=DECAY,
-                    rate_end=LAST_RATE,
-                    **asked,
-                )
-                for seed in range(options.seeds or how["seeds"])
-                for loss in LOSSES
-            ]
-    facts = {"protocol": protocol, "cells": cells, "batch": BATCH}
-    work = SWEEP.work(items, shared=shared, missing=missing, facts=facts)
-    asks = [item.payload for item in items]
-    return replace(work, minutes=minutes_of(asks, sets, options.device))
+    cells = [
+        Cell(
+            table,
+            {"optimizer": optimizer},
+            how["network"].get(table, NETWORKS.get(table, "wrn-28-10")),
+            how["epochs"].get(table, EPOCHS.get(table, 500)),
+            losses={loss: _loss(loss, table) for loss in LOSSES},
+            settings={loss: [setting(loss, table, optimizer)] for loss in LOSSES},
+            seeds=options.seeds or how["seeds"],
+            rows=how["rows"],
+            test_rows=how["test_rows"],
+            how={
+                "optimizer": optimizer,
+                "changes": CHANGES[table],
+                "batch": BATCH,
+                "weight_decay": DECAY,
+                "rate_end": LAST_RATE,
+            },
+        )
+        for table in sets
+        for optimizer in OPTIMIZERS
+    ]
+    told = {"batch": BATCH, "rows_text": f"{how['rows'] or 0:,}"}
+    return work_of(cells, sets, options, missing=missing, protocol=protocol, **told)
 
 
 # ----------------------------------------------------------------------------------------- the page

@@ -71,10 +71,14 @@ class Cells:
         """The mean over folds and seeds."""
         return number_of(self.values(key, method).values())
 
-    def gap(self, key: Key, first: str, second: str) -> Gap | None:
-        """First less second; None without a pair."""
+    def differences(self, key: Key, first: str, second: str) -> list[float]:
+        """First less second, on the folds and seeds that both have."""
         one, other = self.values(key, first), self.values(key, second)
-        found = np.array([one[at] - other[at] for at in sorted(one.keys() & other.keys())])
+        return [one[at] - other[at] for at in sorted(one.keys() & other.keys())]
+
+    def gap(self, key: Key, first: str, second: str) -> Gap | None:
+        """Their mean; None without a pair."""
+        found = np.array(self.differences(key, first, second))
         if not len(found):
             return None
         error = float(found.std(ddof=1)) / len(found) ** 0.5 if len(found) > 1 else None
@@ -144,4 +148,5 @@ def _curve(cells: Cells, key: Key, names: Mapping[str, str]) -> Panel:
 def layout_of(folder: str, name: str, facts: Mapping[str, Any], **words: Any) -> Layout:
     """The page of a recipe; {about} says what its protocol leaves out."""
     about = load_paper(folder)["pages"][name]["protocols"][facts["protocol"]]
-    return Layout(folder, name, {**facts, "about": " ".join(about.split()), **words})
+    told = " ".join(about.split()).format(**facts)
+    return Layout(folder, name, {**facts, "about": told, **words})

@@ -17,9 +17,11 @@ from torch.optim.lr_scheduler import LambdaLR
 import expacc
 from expacc import networks, schedules
 from expacc.data.images import ImageSet
+from expacc.functional.softmax import focus_weights
 from expacc.ops.sampling import genz_orthant_prob
 from expacc.optim import ASAM, GradientNormalizer
 from expacc.recipes.exact.noise import leads_of
+from expacc.recipes.mixing.uci import gradient_volume
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Predict, Sweep
 from expacc.recipes.vision.change import change
 from expacc.recipes.vision.sets import open_set
@@ -97,11 +99,23 @@ def _steps(shares: Sequence[float], epochs: int, epoch: int) -> float:
     return float(0.1 ** sum(epoch >= round(share * epochs) for share in shares))
 
 
-def falling(ask: Ask, rate: float) -> Callable[[int], float]:
-    """The factor of the learning rate by epoch: by equal ratios, or tenths at shares of the way."""
+def _as_large(factor: Callable[[int], float], epochs: int, epoch: int) -> float:
+    """With the gradient volume of the gradual mixture, epoch by epoch."""
+    mix = focus_weights(schedules.focus_gradual(epoch / epochs))
+    return factor(epoch) * gradient_volume(*mix)
+
+
+def falling(ask: Ask, rate: float, *, as_large: bool = False) -> Callable[[int], float]:
+    """The factor of the learning rate by epoch: by equal ratios, or tenths at shares of the way.
+
+    ``as_large`` is for cross entropy as a control of the mixing paper.
+    """
+    epochs = ask["epochs"]
     if "rate_end" in ask:
-        return partial(_geometric, rate, ask["rate_end"], ask["epochs"])
-    return partial(_steps, ask["rate_falls"], ask["epochs"])
+        factor = partial(_geometric, rate, ask["rate_end"], epochs)
+    else:
+        factor = partial(_steps, ask["rate_falls"], epochs)
+    return partial(_as_large, factor, epochs) if as_large else factor
 
 
 class Pictures(ResidentData):
@@ -201,24 +215,19 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
         loaders = training, [(scaled(unit(pictures[one]), scale), labels[one]) for one in parts]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = networks.get(
-            ask["network"], classes=data.rows.classes, channels=pictures.shape[1]
-        )
-    network.to(device)
-    if isinstance(network, networks.FastCNN):
-        network.whiten(scaled(unit(pictures[own[:5000]]), scale))
-    setting = place.setting
-    rate = setting["learning_rate"]
+        network = _made(ask, data.rows.classes, pictures.shape[1]).to(device)
+    setting, about = place.setting, dict(ask["losses"][place.method])
+    rate, as_large = setting["learning_rate"], about.pop("as_large", False)
     optimizer = optimizer_of(ask["optimizer"], network, rate, ask["weight_decay"])
     half = device.type == "cuda"
     try:
         result = fit(
             network,
             loaders,
-            loss_of(ask["losses"][place.method], ask["epochs"], seed),
+            loss_of(about, ask["epochs"], seed),
             epochs=ask["epochs"],
             optimizer=optimizer,
-            scheduler=LambdaLR(optimizer, falling(ask, rate)),
+            scheduler=LambdaLR(optimizer, falling(ask, rate, as_large=as_large)),
             normalizer=GradientNormalizer(optimizer) if setting.get("normalizer") else None,
             clip=setting.get("clip"),
             device=device,
@@ -232,6 +241,23 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
     except FloatingPointError as error:
         return Outcome(failure=f"diverged: {error}")
     return outcome_of(result, predictor(network, scale, half))
+
+
+def _made(ask: Ask, classes: int, channels: int) -> nn.Module:
+    network = networks.get(ask["network"], classes=classes, channels=channels)
+    if ask.get("start") == "xavier":
+        _xavier(network)
+    if "dropout" in ask:
+        network[-1] = nn.Sequential(nn.Dropout(ask["dropout"]), network[-1])  # type: ignore[operator, index]
+    return network
+
+
+def _xavier(network: nn.Module) -> None:
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
 
 def outcome_of(result: FitResult, predict: Predict) -> Outcome:
