@@ -75,7 +75,8 @@ def refusal(capsys, *words):
 def test_the_registry_has_every_recipe_of_the_papers():
     assert set(registry.recipes()) == {
         *("exact-toy", "exact-integral", "exact-cost"),
-        *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise", "exact-vision"),
+        *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise"),
+        *("exact-vision", "exact-samples"),
         *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp", "leaky-cifar"),
         *("mixing-gradients", "mixing-uci", "mixing-vision", "mixing-regularisation"),
     }

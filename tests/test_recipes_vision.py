@@ -223,5 +223,5 @@ def test_the_time_of_a_plan_is_its_operations(tmp_path):
     ]
     assert [len(one.items) for one in plans] == [45, 27, 27]
     full, short, here = (one.minutes for one in plans)
-    assert full / short == pytest.approx(45 * 150 / (27 * 12), rel=0.01)
+    assert full / short == pytest.approx(45 * 150 / (27 * 10), rel=0.01)
     assert here > short

@@ -34,8 +34,8 @@ EPOCHS = {"mnist": 150, "svhn": 150}  # the others: 500
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "full": {"epochs": {}, "network": {}, "rows": None, "test_rows": None, "seeds": SEEDS},
     "short": {
-        "epochs": {"mnist": 12, "svhn": 15, "cifar-10": 15, "cifar-100": 15},
-        "network": {"cifar-10": "wrn-16-8", "cifar-100": "wrn-16-8"},
+        "epochs": {"mnist": 10, "svhn": 12, "cifar-10": 12, "cifar-100": 12},
+        "network": dict.fromkeys(["svhn", "cifar-10", "cifar-100"], "wrn-16-4"),
         **{"rows": None, "test_rows": None, "seeds": 3},
     },
     "small": {
@@ -66,35 +66,41 @@ def _loss(loss: str, table: str) -> dict[str, Any]:
     return {"name": loss, **margin, **sigma}
 
 
+def cell(table: str, optimizer: str, protocol: str, seeds: int | None) -> Cell:
+    """A set and an optimiser, in a protocol's length."""
+    how = PROTOCOLS[protocol]
+    return Cell(
+        table,
+        {"optimizer": optimizer},
+        how["network"].get(table, NETWORKS.get(table, "wrn-28-10")),
+        how["epochs"].get(table, EPOCHS.get(table, 500)),
+        losses={loss: _loss(loss, table) for loss in LOSSES},
+        settings={loss: [setting(loss, table, optimizer)] for loss in LOSSES},
+        seeds=seeds or how["seeds"],
+        rows=how["rows"],
+        test_rows=how["test_rows"],
+        how={
+            "optimizer": optimizer,
+            "changes": CHANGES[table],
+            "batch": BATCH,
+            "weight_decay": DECAY,
+            "rate_end": LAST_RATE,
+        },
+    )
+
+
 def plan(options: RecipeOptions) -> Work:
     """A cell per set and optimiser."""
     protocol = protocol_of(options)
     how = PROTOCOLS[protocol]
     sets, missing = read_sets(options.data, how.get("only", list(CHANGES)))
     cells = [
-        Cell(
-            table,
-            {"optimizer": optimizer},
-            how["network"].get(table, NETWORKS.get(table, "wrn-28-10")),
-            how["epochs"].get(table, EPOCHS.get(table, 500)),
-            losses={loss: _loss(loss, table) for loss in LOSSES},
-            settings={loss: [setting(loss, table, optimizer)] for loss in LOSSES},
-            seeds=options.seeds or how["seeds"],
-            rows=how["rows"],
-            test_rows=how["test_rows"],
-            how={
-                "optimizer": optimizer,
-                "changes": CHANGES[table],
-                "batch": BATCH,
-                "weight_decay": DECAY,
-                "rate_end": LAST_RATE,
-            },
-        )
+        cell(table, optimizer, protocol, options.seeds)
         for table in sets
         for optimizer in OPTIMIZERS
     ]
-    told = {"batch": BATCH, "rows_text": f"{how['rows'] or 0:,}"}
-    return work_of(cells, sets, options, missing=missing, protocol=protocol, **told)
+    facts = {"batch": BATCH, "rows_text": f"{how['rows'] or 0:,}"}
+    return work_of(cells, sets, options, missing=missing, protocol=protocol, **facts)
 
 
 # ----------------------------------------------------------------------------------------- the page
