@@ -5,9 +5,9 @@
 
 CIFAR_FOLDER holds the official binaries (data_batch_1.bin … test_batch.bin). The goals, on one
 H200: the network of airbench94 in ten epochs, 94 %, in 4 s a run (2.59 to 3.83 s on an A100 by its
-author, arXiv 2404.00498); ResNet-9 in 30 epochs in 10 s; 40 paired seeds of six losses of the short recipe
-in 12 minutes. Times are of ``fit`` from a built network to its last step, without the evaluation;
-the first run of a kind, which warms up, is told apart.
+author, arXiv 2404.00498); ResNet-9 in 30 epochs in 10 s; 40 paired seeds of six losses of the short
+recipe in 12 minutes. Times are of ``fit`` from a built network to its last step, without the
+evaluation; the first run of a kind, which warms up, is told apart.
 """
 
 import argparse
