@@ -10,7 +10,6 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from expacc.compare.networks_words import network_methods
 from expacc.compare.record import GIVEN, NETWORK, StudyRecord, read_protocol
 from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
@@ -327,6 +326,8 @@ def methods_text(record: StudyRecord) -> str:
     )
     sentences.append(f"The model was the same for all losses ({called}){searched}.")
     if model == NETWORK:
+        from expacc.compare.networks_words import network_methods
+
         sentences.append(network_methods(settings))
     elif settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
         sentences.append(pace_text(model))

@@ -104,9 +104,9 @@ def network_methods(settings: Mapping[str, Any]) -> str:
     share = float(settings.get("validation", 0.0))
     return (
         f"It was {told['network']}, trained for {told['epochs']} epochs of batches of "
-        f"{told['batch_size']} in {told['precision']}{changed}. {share_text(share)} of the training "
-        f"rows, wrong labels among them, were held out. Every seed gave each loss the same initial "
-        f"weights, order, changes, wrong labels and held-out rows. Scores are those of the last "
-        f"epoch; cross entropy stopped early is the same runs at the epoch that the held-out rows "
-        f"liked best, and the null row is cross entropy from other seeds."
+        f"{told['batch_size']} in {told['precision']}{changed}. Of the training rows "
+        f"{share_text(share)}, wrong labels among them, were held out. Every seed gave each loss "
+        f"the same initial weights, order, changes, wrong labels and held-out rows. Scores are "
+        f"those of the last epoch; cross entropy stopped early is the same runs at the epoch that "
+        f"the held-out rows liked best, and the null row is cross entropy from other seeds."
     )

@@ -10,7 +10,6 @@ import numpy as np
 
 from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
-from expacc.compare.networks_words import network_steps
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.page_rows import cells_of, place_of
 from expacc.compare.record import NETWORK, StudyRecord, majority_of
@@ -374,6 +373,8 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
     several = len(record.tables) > 1
     path = str(record.settings.get("model", "linear"))
     if path == NETWORK:
+        from expacc.compare.networks_words import network_steps
+
         return tuple(NextStep(*step) for step in network_steps(record, answer.choice))
     if "." in path or ":" in path:  # a classifier that no file holds
         from expacc.compare.models import in_python
