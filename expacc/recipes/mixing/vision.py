@@ -1,4 +1,4 @@
-"""mixing-vision, Table 1, and mixing-regularisation, Table 6: networks with and without mixing."""
+"""mixing-vision (Table 1), mixing-cot (Table 5), mixing-regularisation (Table 6): networks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +15,7 @@ from expacc.recipes.vision.sets import read_sets
 from expacc.report.words import NONE, listed, signed
 from expacc.runner.rows import Row
 
+COT = "COT"
 _MIXED = "mixed_expected_error"
 LOSSES: dict[str, dict[str, Any]] = {
     CE: {"name": "cross_entropy"},
@@ -22,8 +23,11 @@ LOSSES: dict[str, dict[str, Any]] = {
     SWITCH: {"name": _MIXED, "focus": "0,0.5"},
     GRADUAL: {"name": _MIXED, "focus": "0-0.5"},
     CONTROL: {"name": "cross_entropy", "as_large": True},
+    COT: {"name": "cross_entropy", "complement": True},
 }
+MIXES = [CE, CONSTANT, SWITCH, GRADUAL, CONTROL]
 TABLE_1 = {table: numbers("mixing", f"table_1_{table}") for table in ("cifar-100", "cinic-10")}
+TABLE_5 = {"cifar-100": numbers("mixing", "table_5")}
 TABLE_6 = {"cinic-10": numbers("mixing", "table_6")}
 STAND_IN = "cifar-10"  # with the schedule of CIFAR-100
 SEEDS = {"cinic-10": 3}  # the others: four
@@ -37,6 +41,7 @@ SCHEDULES: dict[str, tuple[int, tuple[float, ...], list[str]]] = {
     "cinic-10": (90, (1 / 3, 2 / 3), ["crop", "flip"]),
     STAND_IN: _CIFAR,
 }
+_OF_COT = (200, (1 / 2, 3 / 4), ["crop", "flip"])
 TURNED = {"resnet18", "resnet34", "preact_resnet18", "resnext29-2x64d", "shufflenet_v2"}
 
 # What is cut from the paper's protocol; 'share' of its epochs, if no number of them is given.
@@ -57,10 +62,15 @@ REGULARISED: dict[str, tuple[list[str], float]] = {
 
 
 def _cell(
-    table: str, labels: Mapping[str, str], network: str, options: RecipeOptions, methods: Any
+    table: str,
+    labels: Mapping[str, str],
+    network: str,
+    options: RecipeOptions,
+    methods: Sequence[str],
+    schedule: tuple[int, tuple[float, ...], list[str]] | None = None,
 ) -> Cell:
     how = PROTOCOLS[protocol_of(options)]
-    epochs, falls, changes = SCHEDULES[table]
+    epochs, falls, changes = schedule or SCHEDULES[table]
     turned = table == "cinic-10" and network in TURNED
     return Cell(
         table,
@@ -98,9 +108,21 @@ def plan(options: RecipeOptions) -> Work:
     """A cell per set and network."""
     sets, missing = read_sets(options.data, [STAND_IN, *TABLE_1])
     cells = [
-        _cell(table, {"network": network}, network, options, LOSSES)
+        _cell(table, {"network": network}, network, options, MIXES)
         for table in sets
         for network in PROTOCOLS[protocol_of(options)]["networks"]
+    ]
+    return _work(cells, sets, missing, options)
+
+
+def plan_cot(options: RecipeOptions) -> Work:
+    """A cell per set and network, trained as in the comparison with COT."""
+    sets, missing = read_sets(options.data, [STAND_IN, *TABLE_5])
+    full = protocol_of(options) == "full"
+    cells = [
+        _cell(table, {"network": network}, network, options, [CE, GRADUAL, COT], _OF_COT)
+        for table in sets
+        for network in (TABLE_5["cifar-100"] if full else ["resnet20"])
     ]
     return _work(cells, sets, missing, options)
 
@@ -126,7 +148,13 @@ Printed = Mapping[str, Mapping[str, Mapping[str, Number]]]  # set → cell → m
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page of Table 1 from the rows that there are."""
     pairs = [(one, CE) for one in (CONSTANT, SWITCH, GRADUAL)] + [(CONTROL, GRADUAL)]
-    return _page("mixing-vision", "network", rows, facts, TABLE_1, [*LOSSES], pairs)
+    return _page("mixing-vision", "network", rows, facts, TABLE_1, MIXES, pairs)
+
+
+def write_cot(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
+    """The page of Table 5 from the rows that there are."""
+    pairs = [(GRADUAL, CE), (COT, CE), (COT, GRADUAL)]
+    return _page("mixing-cot", "network", rows, facts, TABLE_5, [CE, GRADUAL, COT], pairs)
 
 
 def write_regularisation(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
@@ -165,7 +193,7 @@ def _page(
             ),
             cost_section(layout, cells, called),
         ),
-        _claims(layout, cells, planned, printed, control=CONTROL in methods),
+        _claims(layout, cells, planned, printed, methods),
     )
 
 
@@ -174,16 +202,18 @@ def _claims(
     cells: Cells,
     planned: Sequence[tuple[str, str]],
     printed: Printed,
-    *,
-    control: bool,
+    methods: Sequence[str],
 ) -> Iterator[Claim]:
     for key in planned:
         where, own = {"where": ", ".join(key)}, printed.get(key[0], {}).get(key[1])
-        theirs = signed(own[GRADUAL].mean - own[CE].mean) if own else NONE
-        gap = cells.gap(key, GRADUAL, CE)
-        holds = None if gap is None else gap.mean > 0
-        yield layout.claim("gradual", str(gap or ""), holds, theirs=theirs, **where)
-        if control:
-            gap = cells.gap(key, CONTROL, GRADUAL)
-            holds = None if gap is None else gap.mean < 0
-            yield layout.claim("control", str(gap or ""), holds, **where)
+        for what, first, second in (
+            ("gradual", GRADUAL, CE),
+            ("control", GRADUAL, CONTROL),
+            ("cot", COT, GRADUAL),
+        ):
+            if {first, second} <= {*methods}:
+                known = own is not None and {first, second} <= own.keys()
+                theirs = signed(own[first].mean - own[second].mean) if own and known else NONE
+                gap = cells.gap(key, first, second)
+                holds = None if gap is None else gap.mean > 0
+                yield layout.claim(what, str(gap or ""), holds, theirs=theirs, **where)

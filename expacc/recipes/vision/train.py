@@ -25,7 +25,7 @@ from expacc.recipes.mixing.uci import gradient_volume
 from expacc.recipes.sweep import Ask, Data, Outcome, Place, Predict, Sweep
 from expacc.recipes.vision.change import change
 from expacc.recipes.vision.sets import open_set
-from expacc.training import FitResult, ResidentData, fit
+from expacc.training import ComplementObjective, FitResult, ResidentData, fit
 from expacc.training.randomness import seed_of
 
 _AT_ONCE, _SCORED = 4096, 1000  # pictures that are changed, or scored, together
@@ -218,7 +218,12 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
         network = _made(ask, data.rows.classes, pictures.shape[1]).to(device)
     setting, about = place.setting, dict(ask["losses"][place.method])
     rate, as_large = setting["learning_rate"], about.pop("as_large", False)
-    optimizer = optimizer_of(ask["optimizer"], network, rate, ask["weight_decay"])
+    twice = about.pop("complement", False)
+
+    def made() -> torch.optim.Optimizer:
+        return optimizer_of(ask["optimizer"], network, rate, ask["weight_decay"])
+
+    optimizer = made()
     half = device.type == "cuda"
     try:
         result = fit(
@@ -229,6 +234,7 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
             optimizer=optimizer,
             scheduler=LambdaLR(optimizer, falling(ask, rate, as_large=as_large)),
             normalizer=GradientNormalizer(optimizer) if setting.get("normalizer") else None,
+            complement=ComplementObjective(made()) if twice else None,
             clip=setting.get("clip"),
             device=device,
             precision="bfloat16" if half else "float32",
@@ -318,7 +324,8 @@ def minutes_of(work: Sequence[Ask], sets: Mapping[str, ImageSet], device: str) -
         images = sets[ask["table"]]
         shape = len(images.classes), *images.images.shape[1:3]
         rows = ask["epochs"] * len(images.targets[: ask["rows"]])
-        passes = 2 if ask["optimizer"] == "asam" else 1
+        twice = any("complement" in loss for loss in ask["losses"].values())
+        passes = 2 if twice or ask["optimizer"] == "asam" else 1
         runs = len(ask["folds"]) * len(ask["seeds"]) * len(ask["settings"])
         tested = runs * len((images.test or images).targets[: ask["test_rows"]]) / 3
         total += flops(ask["network"], *shape) * (passes * runs * rows + tested)
