@@ -12,6 +12,7 @@ from expacc.recipes.exact import vision as exact_vision
 from expacc.recipes.leaky import cifar as leaky_cifar
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
+from expacc.recipes.mixing import dynamics as mixing_dynamics
 from expacc.recipes.mixing import uci as mixing_uci
 from expacc.recipes.mixing import vision as mixing_vision
 from expacc.recipes.page import Page, answer_of
@@ -42,10 +43,12 @@ def short():
             patch.setattr(module, name, value)
         tiny = {"network": {"mnist": "shufflenet_v2"}, "epochs": {"mnist": 1}, "test_rows": 10}
         patch.setattr(exact_vision, "OPTIMIZERS", {"sgd": "SGD", "asam": "ASAM"})
+        patch.setattr(mixing_dynamics, "FOCI", (0.4,))
         for module, more in (
             (exact_vision, tiny),
             (leaky_cifar, {"epochs": 1}),
             (mixing_vision, {"epochs": 1}),
+            (mixing_dynamics, {"epochs": 2, "sample": 8}),
         ):
             quick = {**module.PROTOCOLS["quick"], "rows": 20, **more}
             patch.setitem(module.PROTOCOLS, "quick", quick)

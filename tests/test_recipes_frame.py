@@ -79,7 +79,7 @@ def test_the_registry_has_every_recipe_of_the_papers():
         *("exact-vision", "exact-samples"),
         *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp", "leaky-cifar"),
         *("mixing-gradients", "mixing-uci", "mixing-vision"),
-        *("mixing-cot", "mixing-regularisation"),
+        *("mixing-cot", "mixing-regularisation", "mixing-dynamics"),
     }
     for one in registry.recipes().values():
         assert set(one.needs) <= set(registry.ORIGINS)

@@ -9,6 +9,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from uci_files import write_cifar, write_digits
 
 from expacc.recipes.exact import vision as exact_vision
+from expacc.recipes.mixing import dynamics, escape
 from expacc.recipes.recipe import RecipeOptions
 from expacc.recipes.vision import change, policy, sets, train
 
@@ -225,3 +226,54 @@ def test_the_time_of_a_plan_is_its_operations(tmp_path):
     full, short, here = (one.minutes for one in plans)
     assert full / short == pytest.approx(45 * 150 / (27 * 10), rel=0.01)
     assert here > short
+
+
+def test_traces_of_curvature_and_noise_are_those_of_whole_matrices():
+    """A network of 21 weights, whose Hessian and covariance are computed row by row."""
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Tanh(), torch.nn.Linear(3, 3))
+    network = network.double()
+    inputs, labels = torch.randn(12, 2).double(), torch.arange(12) % 3
+    rows = [(inputs[:5], labels[:5]), (inputs[5:], labels[5:])]
+    names = [name for name, _ in network.named_parameters()]
+    start = torch.nn.utils.parameters_to_vector(network.parameters()).detach()
+    sizes = [weight.numel() for weight in network.parameters()]
+
+    def value(flat, row, of):
+        shapes = [weight.shape for weight in network.parameters()]
+        parts = [p.view(s) for p, s in zip(flat.split(sizes), shapes, strict=True)]
+        state = dict(zip(names, parts, strict=True))
+        logits = torch.func.functional_call(network, state, (inputs[row : row + 1],)).float()
+        return of(logits.log_softmax(1)[0, labels[row]])
+
+    def matrices(of):
+        slopes, bent = [], torch.zeros(len(start), len(start)).double()
+        for row in range(12):
+            slopes.append(torch.func.grad(value)(start, row, of))
+            bent += torch.func.hessian(value)(start, row, of).detach() / 12
+        return torch.stack(slopes).detach(), bent
+
+    for of in (escape.mixture(1, 0), escape.mixture(1, 2), escape.mixture(0, 1)):
+        slopes, bent = matrices(of)
+        spread = slopes - slopes.mean(0)
+        exact = torch.trace(bent @ spread.T @ spread / 12)
+        draw = torch.Generator().manual_seed(1)
+        found = torch.tensor(escape.noise_trace(network, rows, of, probes=100, draw=draw))
+        assert abs(found.mean() - exact) < 4 * found.std() / 10 + 1e-6
+    slopes, bent = matrices(escape.chance)
+    second = slopes.T @ slopes / 12
+    draw = torch.Generator().manual_seed(1)
+    found = torch.tensor(escape.square_trace(network, rows, probes=100, draw=draw))
+    assert abs(found.mean() - (second @ second).trace()) < 4 * found.std() / 10 + 1e-8
+    of = {"of_noise": escape.chance, "centred": False}
+    raw = escape.noise_trace(network, rows, lambda u: -u.exp(), probes=100, draw=draw, **of)
+    found = torch.tensor(raw)
+    assert abs(found.mean() - torch.trace(-bent @ second)) < 4 * found.std() / 10 + 1e-8
+
+
+def test_pictures_are_parted_by_p_of_the_label():
+    chances = torch.tensor([0.9, 0.3, -0.4, -0.2, -0.19, -0.01])
+    found = {name: rows.tolist() for name, rows in dynamics.groups_of(chances).items()}
+    assert found["right"] == [True, True, False, False, False, False]
+    assert found["near"] == [False, False, True, True, False, False]
+    assert found["far"] == [False, False, False, False, True, True]

@@ -46,7 +46,7 @@ def plan(options: RecipeOptions) -> Work:
         settings = dict.fromkeys(losses, whole.settings[OURS])
         cells.append(replace(whole, labels={}, losses=losses, settings=settings))
     facts = {"batch": vision.BATCH, "rows_text": f"{how['rows'] or 0:,}"}
-    return work_of(cells, sets, options, missing=missing, protocol=protocol, **facts)
+    return work_of(cells, sets, options, missing=missing, protocol=protocol, facts=facts)
 
 
 # ----------------------------------------------------------------------------------------- the page

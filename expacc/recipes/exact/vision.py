@@ -100,7 +100,7 @@ def plan(options: RecipeOptions) -> Work:
         for optimizer in OPTIMIZERS
     ]
     facts = {"batch": BATCH, "rows_text": f"{how['rows'] or 0:,}"}
-    return work_of(cells, sets, options, missing=missing, protocol=protocol, **facts)
+    return work_of(cells, sets, options, missing=missing, protocol=protocol, facts=facts)
 
 
 # ----------------------------------------------------------------------------------------- the page

@@ -62,7 +62,7 @@ def plan(options: RecipeOptions) -> Work:
         "rate": listed([f"{rate:g}" for rate in how["rates"]]),
         "rows_text": f"{how['rows'] or 0:,}",
     }
-    return work_of([cell], sets, options, missing=missing, protocol=protocol, **facts)
+    return work_of([cell], sets, options, missing=missing, protocol=protocol, facts=facts)
 
 
 # ----------------------------------------------------------------------------------------- the page

@@ -100,8 +100,14 @@ def _work(
 ) -> Work:
     protocol = protocol_of(options)
     how = PROTOCOLS[protocol]
-    told = {"networks": listed(how["networks"]), "rows_text": f"{how['rows'] or 0:,}"}
-    return work_of(cells, sets, options, missing=missing, protocol=protocol, batch=BATCH, **told)
+    told: dict[str, Any] = {
+        "batch": BATCH,
+        "networks": listed(how["networks"]),
+        "rows_text": f"{how['rows'] or 0:,}",
+    }
+    return work_of(
+        cells, sets, options, missing=missing, protocol=protocol, facts={**told, "batch": BATCH}
+    )
 
 
 def plan(options: RecipeOptions) -> Work:

@@ -6,6 +6,7 @@ from typing import Any
 
 from expacc.data.images import ImageSet
 from expacc.recipes.recipe import RecipeOptions, Work
+from expacc.recipes.sweep import Sweep
 from expacc.recipes.vision.sets import WHOLE, pack
 from expacc.recipes.vision.train import SWEEP, minutes_of
 
@@ -62,7 +63,8 @@ def work_of(
     *,
     missing: Iterable[str],
     protocol: str,
-    **facts: Any,
+    facts: Mapping[str, Any],
+    sweep: Sweep = SWEEP,
 ) -> Work:
     """An item for every run; the cells' facts; and about how long it takes."""
     items, about = [], []
@@ -72,7 +74,7 @@ def work_of(
             {"key": cell.key, "network": cell.network, "epochs": cell.epochs, "rows": rows}
         )
         items += [
-            SWEEP.item(
+            sweep.item(
                 "|".join([protocol, *cell.key, method, fold, str(seed)]),
                 options,
                 table=cell.table,
@@ -96,6 +98,6 @@ def work_of(
     for name in dict.fromkeys(cell.table for cell in cells):
         shared |= pack(name, sets[name])
     told = {"protocol": protocol, "cells": about, **facts}
-    work = SWEEP.work(items, shared=shared, missing=list(missing), facts=told)
+    work = sweep.work(items, shared=shared, missing=list(missing), facts=told)
     asks = [item.payload for item in items]
     return replace(work, minutes=minutes_of(asks, sets, options.device))

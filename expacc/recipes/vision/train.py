@@ -29,6 +29,8 @@ from expacc.training import ComplementObjective, FitResult, ResidentData, fit
 from expacc.training.randomness import seed_of
 
 _AT_ONCE, _SCORED = 4096, 1000  # pictures that are changed, or scored, together
+Scale = tuple[Tensor, Tensor]  # mean and deviation of the channels
+Seen = Callable[[int, nn.Module, Scale], object]
 _FOCUS = {
     "0": schedules.focus_constant,
     "0,0.5": schedules.focus_switch,
@@ -127,6 +129,7 @@ class Pictures(ResidentData):
         batch: rows of one; what is left at the end of an epoch is left out of it.
         changes: their names.
         scale: mean and deviation of the channels.
+        begun: is called with the number of an epoch, from 0, when it begins.
     """
 
     def __init__(
@@ -136,14 +139,16 @@ class Pictures(ResidentData):
         *,
         batch: int,
         changes: Sequence[str],
-        scale: tuple[Tensor, Tensor],
+        scale: Scale,
+        begun: Callable[[int], object] = lambda epoch: None,
     ) -> None:
         batch = min(batch, len(labels))
         super().__init__(pictures, labels, batch_size=batch, shuffle=True, drop_last=True)
-        self._changes, self._scale = changes, scale
+        self._changes, self._scale, self._begun = changes, scale, begun
 
     def batches(self, epoch: int, seed: int, skip: int = 0) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches of an epoch, less the first ``skip``."""
+        self._begun(epoch)
         place, size = self._target.device, self.batch_size
         draw = torch.Generator(place).manual_seed(seed_of(seed, f"pictures/{epoch}"))
         order = torch.randperm(self.rows, generator=draw, device=place)
@@ -160,13 +165,13 @@ def unit(pictures: Tensor) -> Tensor:
     return pictures.float() / 255
 
 
-def scaled(pictures: Tensor, scale: tuple[Tensor, Tensor]) -> Tensor:
+def scaled(pictures: Tensor, scale: Scale) -> Tensor:
     """Less the mean and divided by the deviation, with the channels last in memory."""
     mean, deviation = (part.view(1, -1, 1, 1) for part in scale)
     return ((pictures - mean) / deviation).contiguous(memory_format=torch.channels_last)
 
 
-def scale_of(pictures: Tensor) -> tuple[Tensor, Tensor]:
+def scale_of(pictures: Tensor) -> Scale:
     """Mean and deviation of the channels of bytes, from 0 to 1; a constant channel has 1."""
     rows = pictures.shape[0] * pictures[0, 0].numel()
     whole = pictures.sum((0, 2, 3), dtype=torch.float64)
@@ -179,7 +184,7 @@ def scale_of(pictures: Tensor) -> tuple[Tensor, Tensor]:
     return (mean / 255).float(), (deviation / 255).float()
 
 
-def predictor(network: nn.Module, scale: tuple[Tensor, Tensor], half: bool) -> Predict:
+def predictor(network: nn.Module, scale: Scale, half: bool) -> Predict:
     """What scores pictures of bytes with a trained network."""
     network.eval()
 
@@ -195,12 +200,34 @@ def predictor(network: nn.Module, scale: tuple[Tensor, Tensor], half: bool) -> P
     return predict
 
 
-def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Outcome:
-    """Train the network at a place."""
+def train_place(
+    ask: Ask,
+    data: Data,
+    place: Place,
+    device: torch.device,
+    seen: Seen = lambda epochs, network, scale: None,
+) -> Outcome:
+    """Train the network at a place.
+
+    Args:
+        ask: what the item asks for.
+        data: its rows.
+        place: of the run.
+        device: where to train.
+        seen: is called with the epochs done, from 0 to all of them, the network and the scale; what
+            it changes of the network's mode is undone.
+    """
     pictures, labels = (tensor.to(device) for tensor in (data.rows.features, data.rows.labels))
     own = data.train[place.fold].to(device)
     seed = seed_of(ask["seed"], f"{ask['table']}/{place.fold}/{place.seed}")
     scale = scale_of(pictures[own])
+
+    network: nn.Module
+
+    def begun(epoch: int) -> None:
+        before = network.training
+        seen(epoch, network, scale)
+        network.train(before)
 
     training = Pictures(
         pictures[own],
@@ -208,6 +235,7 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
         batch=ask["batch"],
         changes=ask["changes"],
         scale=scale,
+        begun=begun,
     )
     loaders: Any = training
     if (held := data.held.get(place.fold)) is not None:
@@ -240,12 +268,13 @@ def train_place(ask: Ask, data: Data, place: Place, device: torch.device) -> Out
             precision="bfloat16" if half else "float32",
             channels_last=True,
             graphs=half,
-            weights="best" if held is not None else "last",
+            weights=ask.get("weights", "last" if held is None else "best"),
             seed=seed,
             progress=False,
         )
     except FloatingPointError as error:
         return Outcome(failure=f"diverged: {error}")
+    begun(ask["epochs"])
     return outcome_of(result, predictor(network, scale, half))
 
 
