@@ -181,7 +181,6 @@ def _page(
     cells, layout = Cells(rows, [label], facts), layout_of("mixing", name, facts)
     called = {method: method for method in methods}
     planned = [(table, one) for table, one in (cell["key"] for cell in facts["cells"])]
-    others = [(table, one) for table, own in printed.items() for one in own]
     beside = [
         Comparison(
             (*key, method),
@@ -189,7 +188,7 @@ def _page(
             cells.number(key, method),
             cells.note(key, method),
         )
-        for key in dict.fromkeys([*planned, *others])
+        for key in planned
         for method in methods
     ]
     return layout.page(
