@@ -110,7 +110,7 @@ def plan(options: RecipeOptions) -> Work:
 
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page from the rows that there are."""
-    cells = Cells(rows, ["optimizer"], facts)
+    cells = Cells(rows, ["optimizer"], facts, OPTIMIZERS)
     layout = layout_of("exact", "exact-vision", facts)
     beside = [
         Comparison(
