@@ -18,19 +18,31 @@ from expacc.cli.compare import Interrupted, RunOptions
 from expacc.cli.get import EPILOG, get
 from expacc.cli.options import (
     Address,
+    CompareDevice,
+    CompareModel,
     Data,
     Debug,
     Device,
     Dropout,
     DryRun,
     Engine,
+    Epochs,
     Folder,
+    Folds,
     Hidden,
     Json,
+    LabelNoise,
+    Losses,
+    Mirror,
     OneData,
     Overwrite,
+    Pretrained,
     Quiet,
+    References,
+    Repeats,
     Seed,
+    Size,
+    Trials,
     Workers,
     out_option,
 )
@@ -79,56 +91,32 @@ def _all(
 Examples:
   expacc compare iris
   expacc compare cars.csv --target class --inject-label-noise 0,0.05,0.2
+  expacc compare photos/
+A folder with a folder of pictures for each class is a set of pictures.
 The same command again goes on where it stopped. All options on how tables are
 read (--delimiter, --missing, --drop …): expacc inspect --help."""
 )
 @tables.reads_tables("target", "header")
 def compare(
     data: Data,
-    losses: Annotated[
-        list[str] | None,
-        Option(
-            "--losses",
-            metavar="A,B|ours|robust|all",
-            help="Names or families (see: expacc losses); default: six of different kinds.",
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        Option(
-            "--model",
-            metavar="MODEL",
-            help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class.",
-            show_default=False,
-        ),
-    ] = "linear",
+    losses: Losses = None,
+    model: CompareModel = None,
     hidden: Hidden = None,
     dropout: Dropout = 0.0,
-    trials: Annotated[
-        int | None,
-        Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
-    ] = None,
-    folds: Annotated[
-        str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
-    ] = "5x3",
-    repeats: Annotated[int, Option("--repeats", metavar="N", help="Final runs a fold.")] = 2,
-    label_noise: Annotated[
-        str,
-        Option("--inject-label-noise", metavar="A,B", help="Shares of labels made wrong."),
-    ] = "0",
-    references: Annotated[
-        str,
-        Option(
-            "--references",
-            metavar="none|fast|all",
-            help="scikit-learn's classifiers beside (fast: the linear one).",
-        ),
-    ] = "all",
+    trials: Trials = None,
+    folds: Folds = None,
+    repeats: Repeats = None,
+    label_noise: LabelNoise = "0",
+    references: References = None,
+    size: Size = None,
+    epochs: Epochs = None,
+    pretrained: Pretrained = None,
+    mirror: Mirror = False,
     out: out_option("expacc-NAME") = None,  # type: ignore[valid-type]
     engine: Engine = "local",
     workers: Workers = None,
     address: Address = None,
-    device: Device = "cpu",
+    device: CompareDevice = None,
     seed: Seed = 0,
     overwrite: Overwrite = False,
     dry_run: DryRun = False,
@@ -138,26 +126,44 @@ def compare(
     *,
     reading: Any,
 ) -> None:
-    """Compare losses on tables: the answer, a leaderboard and a report."""
+    """Compare losses on tables or pictures: the answer, a leaderboard and a report."""
+    from expacc.cli import pictures
+
+    how = RunOptions(
+        *(out, engine, workers, address, device or "cpu", overwrite, dry_run),
+        command=tuple(_typed),
+    )
+    screen = Screen(quiet=quiet, as_json=as_json)
+    if pictures.is_pictures(data):
+        given: dict[str, Any] = {
+            flag: True for flag in tables.flags_of(reading) if flag.startswith("--")
+        }
+        given |= {"--hidden": hidden, "--dropout": dropout or None, "--address": address}
+        given |= {"--references": references, "--engine": engine if engine != "local" else None}
+        pictures.refuse(given, "tables")
+        asked = pictures.options_of(
+            *(model, pretrained, losses, epochs, repeats, trials, folds),
+            *(label_noise, mirror, seed, device),
+        )
+        pictures.compare(data[0], size, asked, how, screen)
+        return
+    network = {"--size": size, "--epochs": epochs, "--pretrained": pretrained, "--mirror": mirror}
+    pictures.refuse(network, "pictures")
     from expacc.compare.study import Settings
 
     with user_input():
         settings = Settings(
-            losses=studies.read_losses(losses, model),
-            model=model,
+            losses=studies.read_losses(losses, model or "linear"),
+            model=model or "linear",
             hidden=studies.read_widths(hidden),
             dropout=dropout,
             trials=trials,
-            folds=folds,
-            seeds=repeats,
+            folds=folds or "5x3",
+            seeds=2 if repeats is None else repeats,
             label_noise=studies.read_shares(label_noise),
             seed=seed,
-            references=references,
+            references=references or "all",
         )
-    how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)
-    )
-    screen = Screen(quiet=quiet, as_json=as_json)
     studies.compare(data, settings, how, reading=reading, screen=screen)
 
 

@@ -28,11 +28,14 @@ from expacc.compare.networks_data import read_noise, read_rows
 from expacc.compare.networks_losses import DEFAULT, check_loss_value, make_loss, read_losses
 from expacc.compare.networks_work import FACTORS, Plan, Runs, failed_runs, items_of
 from expacc.compare.page import write_report
+from expacc.compare.pictures import Draw, draw_bytes, thumbnails
 from expacc.compare.record import NETWORK, TEST_SET, StudyRecord, TableFacts
 from expacc.compare.study import load_record
+from expacc.compare.suspects import pack_names
 from expacc.plain import UsageError, check_choice
 from expacc.report.words import NULL, STOPPED
 from expacc.runner.engine import run_items
+from expacc.runner.items import WorkItem
 from expacc.runner.store import Store
 from expacc.training import Augment
 from expacc.training.loaders import find_device
@@ -65,6 +68,23 @@ class NetworkComparison:
         return {one.loss: one.accuracy for one in self.board.boards[0].losses if one.accuracy}
 
 
+@dataclass(frozen=True, eq=False)
+class NetworkStudy:
+    """What is about to run.
+
+    Attributes:
+        plan: what a run needs.
+        settings: as asked for.
+        facts: of the data.
+        items: the runs, done or not.
+    """
+
+    plan: Plan
+    settings: Mapping[str, Any]
+    facts: TableFacts
+    items: tuple[WorkItem, ...]
+
+
 def compare_networks(
     build: Callable[[], nn.Module],
     train: Any,
@@ -85,6 +105,10 @@ def compare_networks(
     classes: Sequence[str] | None = None,
     name: str = "data",
     target: str = "label",
+    row_names: Sequence[str] | None = None,
+    pictures: Callable[[Sequence[int]], Sequence[bytes]] | None = None,
+    notes: Sequence[str] = (),
+    network: str = "",
     device: str | torch.device = "auto",
     precision: str = "auto",
     graphs: bool = False,
@@ -94,6 +118,8 @@ def compare_networks(
     out: str | os.PathLike[str] = "network-study",
     resume: bool = True,
     progress: bool = True,
+    before: Callable[[NetworkStudy], object] | None = None,
+    command: str = "",
 ) -> NetworkComparison:
     """Compare losses on a network of your own, beyond what chance would give.
 
@@ -125,6 +151,12 @@ def compare_networks(
         classes: their names, in the order of the labels.
         name: of the data, for the report.
         target: what is predicted, for the report.
+        row_names: of the rows of train and then of test, such as files, for the suspects.
+        pictures: small PNG files of rows by number, for the suspects on the page; of pictures in
+            bytes they are made anyway.
+        notes: lines on the data, for the report.
+        network: what it is, where its class and number of weights do not say: another text is
+            another study.
         device: 'auto' is a GPU if there is one.
         precision: 'float32', 'bfloat16', or 'auto': bfloat16 on a GPU.
         graphs, compile: as for ``fit``.
@@ -133,6 +165,8 @@ def compare_networks(
         out: folder of the study and its report.
         resume: False begins anew and deletes what is there.
         progress: show a bar on stderr.
+        before: called with what will run, before it does; what it raises stops the study.
+        command: what was typed, for the report.
 
     Returns:
         The answer, the leaderboard and all rows.
@@ -233,12 +267,16 @@ def compare_networks(
         "noise": "given" if noises[0].labels is not None else "drawn",
         "epochs": plan.epochs,
         "batch_size": batch,
-        "network": described,
+        "network": f"{network}: {described}" if network else described,
         "validation": plan.validation,
         "augment": "none" if augment is None else str(augment),
         "precision": precision,
         "protocol": PROTOCOL,
     }
+    if row_names is not None and len(row_names) != len(labels):
+        raise UsageError(
+            f"row_names must be one for each row, {len(labels)}; got {len(row_names)}."
+        )
     facts = TableFacts(
         name=name,
         rows=len(labels),
@@ -248,8 +286,13 @@ def compare_networks(
         target=target,
         folds=tuple(parts),
         sha256=digest_of_rows(rows, tested),
+        notes=tuple(notes),
+        source="" if row_names is None else pack_names(row_names),
     )
-    return _run(plan, settings, facts, seeds, resume=resume, progress=progress)
+    if before is not None:
+        before(NetworkStudy(plan, settings, facts, tuple(items_of(name, plan, seeds))))
+    draw = pictures or draw_bytes(rows.inputs, None if tested is None else tested.inputs)
+    return _run(plan, settings, facts, seeds, draw, command, resume=resume, progress=progress)
 
 
 def _run(
@@ -257,6 +300,8 @@ def _run(
     settings: Mapping[str, Any],
     facts: TableFacts,
     seeds: int,
+    draw: Draw | None,
+    command: str,
     *,
     resume: bool,
     progress: bool,
@@ -274,6 +319,9 @@ def _run(
             progress=progress,
         )
         store.set_note("seconds", before + outcome.seconds)
+        store.set_note("command", command)
+        if draw is not None:
+            store.set_note("pictures", thumbnails(load_record(plan.folder), draw))
     record = load_record(plan.folder)
     board = leaderboard(record)
     write_report(record, plan.folder, board)

@@ -23,6 +23,7 @@ from expacc.runner.rows import Row
 
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
 MOSTLY = 0.8  # of the suspects, to call them those of one class
+FILE = "file"  # the column of rows that are named, not numbered
 _LONGEST_CELL = 200  # letters that are kept
 _LARGEST = 256 << 20  # bytes that a record of cells may unpack to
 
@@ -80,8 +81,16 @@ def pack_source(table: Table) -> str:
         name: ["" if cell is None else str(cell)[:_LONGEST_CELL] for cell in cells]
         for name, cells in table.written.items()
     }
-    found = {"first": int(table.lines[0]), "lines": [] if plain else steps.tolist()}
-    text = json.dumps({**found, "columns": columns})
+    return _pack(int(table.lines[0]), [] if plain else steps.tolist(), columns)
+
+
+def pack_names(names: Sequence[str]) -> str:
+    """The same of rows that have no lines, but names, such as files."""
+    return _pack(1, [], {FILE: [name[:_LONGEST_CELL] for name in names]})
+
+
+def _pack(first: int, lines: list[int], columns: Mapping[str, list[str]]) -> str:
+    text = json.dumps({"first": first, "lines": lines, "columns": columns})
     return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
 
 

@@ -21,7 +21,7 @@ from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suff
 from expacc.data.table import Column, Rows, Split, Table
 
 _BOOKS = (".xlsx", ".xls", ".ods")
-_TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
+TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
 _PREPARED = ("labels_py.dat", "folds_py.dat", "validation_folds_py.dat")
 
 
@@ -66,13 +66,13 @@ def find_tables(data: str | Path) -> tuple[tuple[Found, ...], tuple[str, ...]]:
         kind = _prepared(entry) if entry.is_dir() else None
         if kind:
             found.append(Found(entry.name, entry, kind))
-        elif entry.is_file() and table_suffix(entry) in _TABLES:
+        elif entry.is_file() and table_suffix(entry) in TABLES:
             found.append(Found(table_name(entry), entry, "table"))
         else:
             ignored.append(entry.name)
     if not found:
         raise TableError(
-            str(data), f"the folder holds no table; it was searched for {', '.join(_TABLES)}."
+            str(data), f"the folder holds no table; it was searched for {', '.join(TABLES)}."
         )
     names = [table.name for table in found]
     # cars.csv and cars.data beside each other keep their endings, so that each name is one table's.

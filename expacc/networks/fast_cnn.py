@@ -19,6 +19,7 @@ class FastCNN(nn.Module):
     Args:
         classes: how many logits.
         channels: of the pictures.
+        widths: of the groups.
 
     Example:
         >>> network = FastCNN(10, 1).eval()
@@ -26,7 +27,9 @@ class FastCNN(nn.Module):
         torch.Size([2, 10])
     """
 
-    def __init__(self, classes: int = 10, channels: int = 3) -> None:
+    def __init__(
+        self, classes: int = 10, channels: int = 3, widths: tuple[int, ...] = _GROUPS
+    ) -> None:
         super().__init__()
         directions = channels * _PATCH**2
         self.patches = nn.Conv2d(channels, 2 * directions, _PATCH)
@@ -34,7 +37,7 @@ class FastCNN(nn.Module):
         start = torch.empty(directions, directions)
         self._set_patches(nn.init.orthogonal_(start))
         nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
-        widths = (2 * directions, *_GROUPS)
+        widths = (2 * directions, *widths)
         self.groups = nn.ModuleList(map(_Group, widths, widths[1:]))
         self.head = nn.Linear(widths[-1], classes, bias=False)
 
