@@ -14,9 +14,9 @@ MOST_CELLS, LONGEST_CELL = 8, 40  # of a row, and letters of each
 
 
 def place_of(source: SourceRows, row: int) -> str:
-    """The line of the file, or the number of a row where a study did not keep lines."""
+    """The line of the file; of rows without lines the name, or the number where there is none."""
     line = source.line(row)
-    return f"row {row}" if line is None else str(line)
+    return source.values(row).get(FILE, f"row {row}") if line is None else str(line)
 
 
 def cells_of(source: SourceRows, row: int, importance: Mapping[str, float]) -> str:

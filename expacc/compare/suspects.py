@@ -53,9 +53,11 @@ class SourceRows:
             unpacker = zlib.decompressobj()
             text = unpacker.decompress(base64.b64decode(facts.source, validate=True), _LARGEST)
             found = json.loads(text)
-            first, lines = found["first"], found["lines"] or range(facts.rows)
-            rows = cls([first + line for line in lines], found["columns"])
-            sizes = {len(rows.lines), *map(len, rows.columns.values())}
+            first, lines = found["first"], found["lines"]
+            steps = range(facts.rows) if lines == [] else lines or ()  # None: rows without lines
+            rows = cls([first + line for line in steps], found["columns"])
+            listed = [rows.lines, *rows.columns.values()]
+            sizes = set(map(len, listed[lines is None :]))
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise ValueError(
                 f"the rows of {facts.name!r:.60} must be as written; {error}"
@@ -86,10 +88,10 @@ def pack_source(table: Table) -> str:
 
 def pack_names(names: Sequence[str]) -> str:
     """The same of rows that have no lines, but names, such as files."""
-    return _pack(1, [], {FILE: [name[:_LONGEST_CELL] for name in names]})
+    return _pack(0, None, {FILE: [name[:_LONGEST_CELL] for name in names]})
 
 
-def _pack(first: int, lines: list[int], columns: Mapping[str, list[str]]) -> str:
+def _pack(first: int, lines: list[int] | None, columns: Mapping[str, list[str]]) -> str:
     text = json.dumps({"first": first, "lines": lines, "columns": columns})
     return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
 

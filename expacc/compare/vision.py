@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 from expacc import networks
 from expacc.compare.networks_checks import triangle
 from expacc.compare.networks_losses import DEFAULT
-from expacc.data.options import need
 from expacc.networks import FastCNN
 from expacc.plain import UsageError
 from expacc.training import Augment
@@ -146,7 +146,13 @@ def network_of(
 
 def _maker(model: str, classes: int, channels: int, size: int) -> Callable[[], nn.Module]:
     if model.startswith("timm:"):
-        timm, name = need("timm", f"--model {model}", "timm"), model[5:]
+        name = model[5:]
+        try:
+            timm = import_module("timm")
+        except ImportError:
+            raise UsageError(
+                f"--model {model} needs timm, which is not installed. Use pip install timm."
+            ) from None
         if name not in timm.list_models():
             near = timm.list_models(f"*{name[:12]}*")[:5]
             raise UsageError(
