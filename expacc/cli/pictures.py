@@ -1,8 +1,8 @@
 """The command ``compare`` of a set of pictures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from expacc.cli.compare import RunOptions, answer, read_shares
 from expacc.cli.screen import Screen, shown_path, user_input
@@ -16,47 +16,6 @@ if TYPE_CHECKING:
 
 class _Planned(Exception):
     """A dry run ends here."""
-
-
-def is_pictures(data: Sequence[str]) -> bool:
-    """Whether DATA is a set of pictures: a folder with two or more folders of pictures, an .npz …
-
-    Raises:
-        UsageError: a study's folder, or a folder of tables and of pictures; says what it saw.
-    """
-    from expacc.data.collections import TABLES, find_tables
-    from expacc.data.source import table_suffix
-    from expacc.runner.store_files import FILE
-
-    found = []
-    for name in data:
-        path = Path(name)
-        if not path.exists() or (path.is_file() and table_suffix(path) in TABLES):
-            continue
-        if path.is_dir() and (path / FILE).is_file():
-            raise UsageError(
-                f"DATA must be data; {name} is the folder of a study. To see it: expacc show {name}"
-            )
-        from expacc.data.images_kind import image_kind
-
-        kind = image_kind(path)
-        if kind == "folder" and any(table_suffix(one) in TABLES for one in path.iterdir()):
-            tables = ", ".join(one.path.name for one in find_tables(path)[0])
-            raise UsageError(
-                f"DATA must be tables or pictures; {name} holds folders of pictures and the table "
-                f"{tables}. Name the table, or move it out of the folder."
-            )
-        found += [name] if kind is not None else []
-    if found and len(data) > 1:
-        raise UsageError(f"DATA must be one set where it is pictures; got {len(data)}: {found[0]}.")
-    return bool(found)
-
-
-def refuse(options: Mapping[str, Any], what: str) -> None:
-    """Raise for the first option that was given and means nothing for this kind of data."""
-    for name, value in options.items():
-        if value not in (None, False):
-            raise UsageError(f"{name} is for {what}; DATA is not. Leave it out.")
 
 
 def options_of(

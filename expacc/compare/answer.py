@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from expacc.compare.record import StudyRecord, read_protocol
+from expacc.compare.record import GIVEN, NETWORK, StudyRecord, read_protocol
 from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
@@ -325,7 +325,11 @@ def methods_text(record: StudyRecord) -> str:
         else ""
     )
     sentences.append(f"The model was the same for all losses ({called}){searched}.")
-    if settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
+    if model == NETWORK:
+        from expacc.compare.networks_words import network_methods
+
+        sentences.append(network_methods(settings))
+    elif settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
         sentences.append(pace_text(model))
     seeds = settings.get("seeds", 1)
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
@@ -343,10 +347,14 @@ def methods_text(record: StudyRecord) -> str:
     )
     noise = [share for share in record.noise_levels if share > 0]
     if noise:
+        how = "replaced by another class at random"
+        if settings.get("noise") == GIVEN:
+            how = "wrong, as they were given"
+        once = len(record.noise_levels) == 1
         sentences.append(
-            f"The comparison was repeated with {listed([share_text(share) for share in noise])} "
-            f"of the training labels replaced by another class at random; test labels stayed as "
-            f"given."
+            f"The comparison was {'made' if once else 'repeated'} with "
+            f"{listed([share_text(share) for share in noise])} of the training labels {how}; test "
+            f"labels stayed as given."
         )
     if len(tables) == 1:
         many = len(record.noise_levels)

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
-from expacc.compare.networks_words import network_sentences
 from expacc.compare.record import NETWORK, Protocol, StudyRecord, TableFacts, read_protocol
 from expacc.compare.standing import (
     by_fold,
@@ -184,6 +183,8 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
         whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
         found = standing(by_loss, whole, facts, protocol, model)
         if model == NETWORK:
+            from expacc.compare.networks_words import network_sentences
+
             told = network_sentences(by_loss, whole, facts, protocol)
             found = replace(found, sentences=(*found.sentences, *told))
         answer = answer.beside(found, _where(table, facts.target))

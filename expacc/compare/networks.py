@@ -17,6 +17,7 @@ from expacc.compare.leaderboard import Leaderboard, leaderboard
 from expacc.compare.networks_checks import (
     class_names,
     counted,
+    digest_of_labels,
     digest_of_rows,
     epochs_of,
     folds_of,
@@ -24,12 +25,14 @@ from expacc.compare.networks_checks import (
     triangle,
     try_network,
 )
-from expacc.compare.networks_data import read_noise, read_rows
+from expacc.compare.networks_data import read_rows
 from expacc.compare.networks_losses import DEFAULT, check_loss_value, make_loss, read_losses
-from expacc.compare.networks_work import FACTORS, Plan, Runs, failed_runs, items_of
+from expacc.compare.networks_noise import read_noise
+from expacc.compare.networks_plan import FACTORS, Plan, failed_runs, items_of
+from expacc.compare.networks_work import Runs
 from expacc.compare.page import write_report
 from expacc.compare.pictures import Draw, draw_bytes, thumbnails
-from expacc.compare.record import NETWORK, TEST_SET, StudyRecord, TableFacts
+from expacc.compare.record import GIVEN, NETWORK, TEST_SET, StudyRecord, TableFacts
 from expacc.compare.study import load_record
 from expacc.compare.suspects import pack_names
 from expacc.plain import UsageError, check_choice
@@ -185,6 +188,8 @@ def compare_networks(
         'cross_entropy'
     """
     counted(seeds=seeds, trials=trials, side_by_side=side_by_side)
+    if graphs and side_by_side > 1:
+        raise UsageError("graphs must be False for runs side by side; got True. Use one of them.")
     if trials > len(FACTORS):
         raise UsageError(f"trials must be at most {len(FACTORS)}; got {trials}.")
     chosen = read_losses(losses)
@@ -264,10 +269,12 @@ def compare_networks(
         "seeds": seeds,
         "label_noise": list(plan.noises),
         "seed": seed,
-        "noise": "given" if noises[0].labels is not None else "drawn",
+        "noise": GIVEN if noises[0].labels is not None else "drawn",
+        "noisy": "" if noises[0].labels is None else digest_of_labels(noises[0].labels),
         "epochs": plan.epochs,
         "batch_size": batch,
         "network": f"{network}: {described}" if network else described,
+        "schedule": getattr(schedule, "__qualname__", type(schedule).__name__),
         "validation": plan.validation,
         "augment": "none" if augment is None else str(augment),
         "precision": precision,

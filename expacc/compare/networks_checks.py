@@ -165,6 +165,11 @@ def folds_of(
     return {str(k + 1): (split.train, split.test) for k, split in enumerate(splits)}
 
 
+def digest_of_labels(labels: Labels) -> str:
+    """A hash of them."""
+    return hashlib.sha256(labels.tobytes()).hexdigest()
+
+
 def digest_of_rows(*parts: NetworkRows | None) -> str:
     """A hash of labels and inputs; of a data set that is read row by row, of its labels."""
     digest = hashlib.sha256()

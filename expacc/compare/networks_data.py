@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from expacc.data import flip_labels, holdout
 from expacc.plain import UsageError
 from expacc.training import Augment, ResidentData
 
@@ -157,7 +156,7 @@ def read_rows(data: Any, name: str) -> NetworkRows:
         )
     if isinstance(source, Sequence) and len(source) == 2 and _is_array(source[0]):
         inputs = _inputs(source[0], name)
-        labels = _labels(source[1], name)
+        labels = read_labels(source[1], name)
         if len(inputs) != len(labels):
             raise UsageError(
                 f"{name} must have as many labels as inputs; got {len(labels)} and {len(inputs)}."
@@ -190,7 +189,8 @@ def _inputs(value: Any, name: str) -> Tensor:
     return inputs
 
 
-def _labels(value: Any, name: str) -> Labels:
+def read_labels(value: Any, name: str) -> Labels:
+    """Class numbers, checked; ``name`` is that of the argument."""
     labels = np.asarray(value.cpu() if isinstance(value, Tensor) else value)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
@@ -228,105 +228,14 @@ def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str) -> Net
             pairs = [source[place] for place in range(len(source))]
             inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
             labels = [_number(pair[1]) for pair in pairs]
-            return NetworkRows(_inputs(inputs, name), _labels(np.array(labels), name), loader)
+            return NetworkRows(_inputs(inputs, name), read_labels(np.array(labels), name), loader)
     for attribute in ("targets", "labels"):
         known = getattr(source, attribute, None)
         if known is not None and not callable(known) and len(known) == len(source):
-            return NetworkRows(source, _labels(known, name), loader)
+            return NetworkRows(source, read_labels(known, name), loader)
     labels = [_number(source[place][1]) for place in range(len(source))]
-    return NetworkRows(source, _labels(np.array(labels), name), loader)
+    return NetworkRows(source, read_labels(np.array(labels), name), loader)
 
 
 def _number(label: Any) -> Any:
     return label.item() if _is_array(label) and np.size(label) == 1 else label
-
-
-@dataclass(frozen=True, eq=False)
-class Noise:
-    """Wrong labels that training rows are given.
-
-    Attributes:
-        share: of rows whose label differs from the given one; for the store.
-        labels: of every training row, for human labels; None draws them, anew for each seed.
-    """
-
-    share: float
-    labels: Labels | None = None
-
-
-def read_noise(given: Any, labels: Labels, classes: int) -> tuple[Noise, ...]:
-    """The levels of noise asked for: a share, several, or an array of noisy labels.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if isinstance(given, bool) or given is None:
-        raise UsageError(f"label_noise must be a share or an array of labels; got {given!r}.")
-    array = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
-    if array.ndim == 0 or (array.dtype.kind == "f" and array.ndim == 1):
-        shares = [float(share) for share in np.atleast_1d(array)]
-        for share in shares:
-            if not 0 <= share < 1:
-                raise UsageError(f"label_noise must lie in [0, 1); got {share}.")
-        return tuple(Noise(share) for share in dict.fromkeys(shares))
-    noisy = _labels(array, "label_noise")
-    if len(noisy) != len(labels):
-        raise UsageError(
-            f"label_noise must have a label for each training row, {len(labels)}; got {len(noisy)}."
-        )
-    if int(noisy.max()) >= classes:
-        raise UsageError(
-            f"label_noise must have class numbers below {classes}; got {int(noisy.max())}."
-        )
-    return (Noise(round(float((noisy != labels).mean()), 6), noisy),)
-
-
-@dataclass(frozen=True, eq=False)
-class Parts:
-    """What one seed trains on.
-
-    Attributes:
-        fold: whose training rows they are.
-        train: row numbers to train on.
-        held: row numbers kept to look at, and to stop by.
-        labels: the labels that all training rows carry here, wrong ones among them.
-    """
-
-    fold: str
-    train: Labels
-    held: Labels
-    labels: Labels
-
-
-def parts_of(
-    fold: str,
-    rows: Labels,
-    given: Labels,
-    noise: Noise,
-    *,
-    classes: int,
-    share: float,
-    seed: int,
-    name: str,
-) -> Parts:
-    """Spoil labels and hold out rows, the same for every loss.
-
-    Args:
-        fold: its name.
-        rows: the training rows of the fold.
-        given: the label of every row of the data.
-        noise: which labels are spoilt.
-        classes: how many there are.
-        share: of the rows that are held out.
-        seed: of the study.
-        name: of the fold and the seed.
-    """
-    labels = given.copy()
-    if noise.labels is not None:
-        labels[: len(noise.labels)] = noise.labels
-    elif noise.share:
-        labels[rows] = flip_labels(given[rows], noise.share, classes=classes, seed=seed, name=name)[
-            0
-        ]
-    split = holdout(labels[rows], share, seed=seed, name=name).splits[0]
-    return Parts(fold, rows[split.train], rows[split.test], labels)

@@ -1,11 +1,13 @@
 """What is said of a study of one's own network beside its answer, and what to do now."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from expacc.compare.record import Protocol, StudyRecord, TableFacts
 from expacc.compare.standing import STOPPED_ACCURACY, against, by_fold
+from expacc.plain import plain
 from expacc.registry import list_losses
 from expacc.report.words import (
     NULL,
@@ -17,6 +19,7 @@ from expacc.report.words import (
     percent,
     points,
     points_text,
+    share_text,
 )
 from expacc.runner.rows import Row
 
@@ -91,3 +94,19 @@ def network_steps(record: StudyRecord, choice: str) -> list[tuple[str, str]]:
     what = f"Train your network with {choice}, as the study did:"
     made = "from expacc.compare.networks import make_loss; "
     return [(what, f"{made}loss, normalised = make_loss({name!r}, {classes})")]
+
+
+def network_methods(settings: Mapping[str, Any]) -> str:
+    """How a network of one's own was trained: the same for every loss, seed by seed."""
+    names = ("network", "augment", "precision", "epochs", "batch_size")
+    told = {name: plain(str(settings.get(name, ""))) for name in names}
+    changed = "" if told["augment"] == "none" else f", pictures changed by {told['augment']}"
+    share = float(settings.get("validation", 0.0))
+    return (
+        f"It was {told['network']}, trained for {told['epochs']} epochs of batches of "
+        f"{told['batch_size']} in {told['precision']}{changed}. Of the training rows "
+        f"{share_text(share)}, wrong labels among them, were held out. Every seed gave each loss "
+        f"the same initial weights, order, changes, wrong labels and held-out rows. Scores are "
+        f"those of the last epoch; cross entropy stopped early is the same runs at the epoch that "
+        f"the held-out rows liked best, and the null row is cross entropy from other seeds."
+    )

@@ -3,134 +3,38 @@
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits  # type: ignore[import-not-found,import-untyped,unused-ignore]
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from expacc.compare.networks_data import Labels, NetworkRows, Noise, Parts, parts_of
 from expacc.compare.networks_losses import make_loss
-from expacc.compare.record import RUN
+from expacc.compare.networks_plan import FACTORS, Plan, failed_runs
+from expacc.compare.networks_reading import Reader, calibrated, curves_of
 from expacc.compare.references import judge
 from expacc.compare.serialize import row_of
 from expacc.compare.standing import STOPPED_ACCURACY
-from expacc.compare.trials import best_trial, thinned
-from expacc.estimator.calibration import Calibration, fit_calibration
+from expacc.compare.trials import best_trial
+from expacc.estimator.calibration import Calibration
 from expacc.optim import GradientNormalizer
 from expacc.report.words import NULL, REFERENCE, STOPPED
 from expacc.runner.items import Reply, WorkItem, run_item
-from expacc.runner.rows import Predictions, Row
-from expacc.training import Augment, EpochRecord, ResidentData, fit
-from expacc.training.epochs import PRECISIONS
+from expacc.runner.rows import Row
+from expacc.training import FitResult, fit
 from expacc.training.randomness import caller_randomness_kept, reseed, seed_of
 
-# Of the learning rate, in the order of the trials: the first is what the optimiser was made with.
-FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 0.125, 8.0)
 CHECKPOINT_SECONDS = 30.0
-WRONG = "wrong_label"  # what is watched: how many wrong labels are learnt
 POLL = 0.1  # seconds between two looks at how far runs are
 
 
 class Stopped(BaseException):
     """Ctrl-C, told to a run in a thread: no failure of the run."""
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """All that a run needs to know.
-
-    Attributes:
-        build: makes a network.
-        losses: name → name or function.
-        train: rows of training, and of testing by folds.
-        test: rows of testing; None tests by folds.
-        folds: name → training rows and test rows, by number.
-        labels: the given label of every row, those of training first.
-        noises: by share.
-        optimizer: makes one for a network.
-        schedule: share of training done → factor of the learning rate.
-        classes, epochs, batch, trials, validation, seed: as asked for.
-        device, precision, augment, graphs, compile: how ``fit`` is called.
-        folder: of the study.
-        checkpoints: whether runs can go on after a kill.
-        side_by_side: runs at a time.
-    """
-
-    build: Callable[[], nn.Module]
-    losses: Mapping[str, Any]
-    train: NetworkRows
-    test: NetworkRows | None
-    folds: Mapping[str, tuple[Labels, Labels]]
-    labels: Labels
-    noises: Mapping[float, Noise]
-    optimizer: Callable[[nn.Module], torch.optim.Optimizer]
-    schedule: Callable[[float], float]
-    classes: int
-    epochs: int
-    batch: int
-    trials: int
-    validation: float
-    seed: int
-    device: torch.device
-    precision: Any
-    augment: Augment | None
-    graphs: bool
-    compile: bool
-    folder: Path
-    checkpoints: bool
-    side_by_side: int = 1
-    lock: threading.Lock = field(default_factory=threading.Lock)  # global generators, building
-
-    def parts(self, fold: str, noise: float, seed: str) -> Parts:
-        """What a seed trains on: the same for every loss."""
-        name = f"{fold}/{noise:g}/{seed}"
-        return parts_of(
-            fold,
-            self.folds[fold][0],
-            self.labels[: len(self.train)],
-            self.noises[noise],
-            classes=self.classes,
-            share=self.validation,
-            seed=self.seed,
-            name=name,
-        )
-
-
-def items_of(table: str, plan: Plan, seeds: int) -> list[WorkItem]:
-    """An item for each run: the trials of every loss, then its final runs, and the null row's."""
-    items = []
-    for noise in plan.noises:
-        for fold in plan.folds:
-            asked = {"table": table, "fold": fold, "noise": noise, "seed": plan.seed}
-            runs = [
-                ("trial", loss, place)
-                for place in range(plan.trials if plan.trials > 1 else 0)
-                for loss in plan.losses
-            ]
-            runs += [
-                ("final", loss, seed) for seed in range(seeds) for loss in (*plan.losses, NULL)
-            ]
-            for kind, loss, place in runs:
-                key = f"{table}|{noise:g}|{fold}|{RUN}|{kind}|{loss}|{place}"
-                items.append(WorkItem(key, {**asked, "kind": kind, "loss": loss, "place": place}))
-    return items
-
-
-def failed_runs(item: WorkItem, reason: str) -> list[Row]:
-    """The rows of a run that gave none."""
-    asked = item.payload
-    rows = [row_of(item, asked["kind"], asked["loss"], asked["place"], failure=reason)]
-    if asked["kind"] == "final" and asked["loss"] == REFERENCE:
-        rows.append(row_of(item, "final", STOPPED, asked["place"], failure=reason))
-    return rows
 
 
 class Runs:
@@ -182,7 +86,13 @@ class Runs:
             if self._stop.is_set():
                 raise Stopped
 
-        return run_item(lambda item, _: self.run(item, tell), item, {}, every_thread=True)
+        own_stream: Any = nullcontext()
+        if self.plan.device.type == "cuda" and self.plan.side_by_side > 1:
+            own_stream = torch.cuda.stream(
+                torch.cuda.Stream(self.plan.device)  # type: ignore[no-untyped-call]
+            )
+        with own_stream:
+            return run_item(lambda item, _: self.run(item, tell), item, {}, every_thread=True)
 
     def _folder(self, item: WorkItem) -> Path:
         """Of a run's checkpoint."""
@@ -223,19 +133,79 @@ class Runs:
         factor = self.factor(item, loss)
         name = f"{asked['fold']}/{asked['noise']:g}/{label}{'/null' if null else ''}"
         seed = seed_of(plan.seed, name)
+        start = time.perf_counter()
         with plan.lock, caller_randomness_kept(plan.device):
             reseed(seed, "weights", plan.device)
             model = plan.build().to(plan.device)
         optimizer = plan.optimizer(model)
         for group in optimizer.param_groups:
             group["lr"] = group["lr"] * factor
-        rate = float(optimizer.param_groups[0]["lr"])
-        function, normalised = make_loss(plan.losses[loss], plan.classes)
+        numbers = {
+            "learning_rate": float(optimizer.param_groups[0]["lr"]),
+            "factor": factor,
+            "epochs": plan.epochs,
+        }
         read = Reader(plan, parts)
-        training = read.training()
+        try:
+            result = self._fit(item, model, optimizer, read, loss, seed, tell)
+        except FloatingPointError as error:
+            return failed_runs(item, str(error).partition(" The last checkpoint")[0])
+        held, taught = read.logits(model, read.held()), parts.labels[parts.held]
+        if not np.isfinite(held).all():
+            return failed_runs(item, "logits of validation rows are not finite")
+        history = result.history
+        more: dict[str, Any] = {"curves": curves_of(history)}
+        if trial:
+            scores, said = judge(held, Calibration(), parts.held, taught)
+            metrics = {
+                "validation_accuracy": scores["accuracy"],
+                "validation_loss": history[-1].validation_loss or 0.0,
+            }
+            more |= {"numbers": numbers, "seconds": time.perf_counter() - start}
+            return [
+                row_of(
+                    item, "trial", loss, asked["place"], metrics=metrics, predictions=said, **more
+                )
+            ]
+        last = read.score(model, calibrated(held, taught))
+        model.load_state_dict(result.best_weights or {})
+        early = read.score(model, calibrated(read.logits(model, read.held()), taught))
+        if last is None or early is None:
+            return failed_runs(item, "logits of test rows are not finite")
+        readings = [(asked["loss"], last, history[-1], time.perf_counter() - start)]
+        if asked["loss"] == REFERENCE:  # which comes with the other
+            readings.append((STOPPED, early, history[(result.best_epoch or 1) - 1], 0.0))
+        rows = []
+        for called, (scores, said), record, seconds in readings:
+            metrics = scores | {
+                "train_accuracy": record.accuracy,
+                "validation_accuracy": record.validation_accuracy or 0.0,
+                STOPPED_ACCURACY: early[0]["accuracy"],
+                **{f"{name}_accuracy": share for name, share in record.watched.items()},
+            }
+            more |= {
+                "numbers": {**numbers, "stopped_at": record.epoch / plan.epochs},
+                "metrics": metrics,
+                "predictions": said,
+                "seconds": seconds,
+            }
+            rows.append(row_of(item, "final", called, asked["place"], **more))
+        return rows
+
+    def _fit(
+        self,
+        item: WorkItem,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        read: Reader,
+        loss: str,
+        seed: int,
+        tell: Callable[[float], object],
+    ) -> FitResult:
+        plan, training = self.plan, read.training()
+        function, normalised = make_loss(plan.losses[loss], plan.classes)
         total = plan.epochs * len(training)
-        start = time.perf_counter()
-        result = fit(
+        return fit(
             model,
             (training, read.held()),
             function,
@@ -249,140 +219,10 @@ class Runs:
             compile=plan.compile,
             checkpoint=self._folder(item) if plan.checkpoints else None,
             checkpoint_seconds=CHECKPOINT_SECONDS,
-            weights="last" if trial else "both",
+            weights="both",
             watch=read.wrong(),
             channels_last=plan.device.type == "cuda" and plan.train.pictures,
             graphs=plan.graphs,
             seed=seed,
             progress=tell,
         )
-        history = result.history
-        more: dict[str, Any] = {
-            "numbers": {"learning_rate": rate, "factor": factor, "epochs": plan.epochs},
-            "curves": _curves(history),
-            "seconds": time.perf_counter() - start,
-        }
-        held = read.logits(model, read.held())
-        taught = parts.labels[parts.held]
-        if not np.isfinite(held).all():
-            return failed_runs(item, "logits of validation rows are not finite")
-        if trial:
-            metrics, said = judge(held, Calibration(), parts.held, taught)
-            metrics = {
-                "validation_accuracy": metrics["accuracy"],
-                "validation_loss": history[-1].validation_loss or 0.0,
-            }
-            return [row_of(item, "trial", loss, asked["place"], metrics=metrics, predictions=said,
-                           **more)]  # fmt: skip
-        best = result.best_epoch or plan.epochs
-        rows = []
-        last, early = read.score(model, _calibrated(held, taught)), None
-        if result.best_weights is not None:
-            model.load_state_dict(result.best_weights)
-            early = read.score(model, _calibrated(read.logits(model, read.held()), taught))
-        readings = [(asked["loss"], last, history[-1])]
-        if asked["loss"] == REFERENCE:
-            readings.append((STOPPED, early, history[best - 1]))
-        for called, reading, record in readings:
-            if reading is None:
-                rows.append(row_of(item, "final", called, asked["place"],
-                                   failure="logits of test rows are not finite"))  # fmt: skip
-                continue
-            metrics, said = reading
-            metrics = metrics | {
-                "train_accuracy": record.accuracy,
-                "validation_accuracy": record.validation_accuracy or 0.0,
-                **({STOPPED_ACCURACY: early[0]["accuracy"]} if early else {}),
-                **{f"{name}_accuracy": share for name, share in record.watched.items()},
-            }
-            numbers = {**more["numbers"], "stopped_at": record.epoch / plan.epochs}
-            own = {**more, "numbers": numbers, "metrics": metrics, "predictions": said}
-            if called == STOPPED:
-                own["seconds"] = 0.0  # it came with the other
-            rows.append(row_of(item, "final", called, asked["place"], **own))
-        return rows
-
-
-def _calibrated(logits: NDArray[np.float64], labels: Labels) -> Calibration:
-    """Fitted on one thread: for a problem of two numbers others only wait for each other."""
-    with threadpool_limits(1, user_api="blas"):
-        return fit_calibration(logits, labels, np.ones(len(labels)))
-
-
-class Reader:
-    """The rows of a run, as ``fit`` and the scoring read them.
-
-    Args:
-        plan: of the study.
-        parts: what the run trains on.
-    """
-
-    def __init__(self, plan: Plan, parts: Parts) -> None:
-        self.plan, self.parts = plan, parts
-        self.scaling = plan.train.scaling(parts.train)
-
-    def _of(self, rows: Labels, **how: Any) -> Any:
-        labels = self.parts.labels[rows]
-        return self.plan.train.loader_of(
-            rows, labels, batch=self.plan.batch, scaling=self.scaling, **how
-        )
-
-    def training(self) -> Any:
-        """In another order each epoch."""
-        return self._of(
-            self.parts.train, train=True, augment=self.plan.augment, whole=self.plan.graphs
-        )
-
-    def held(self) -> Any:
-        """The rows that were held out, with the labels that training has."""
-        return self._of(self.parts.held)
-
-    def wrong(self) -> dict[str, Any]:
-        """Training rows whose label was spoilt, with that label; nothing without noise."""
-        own = self.parts.train
-        wrong = own[self.parts.labels[own] != self.plan.labels[own]]
-        return {WRONG: self._of(wrong)} if len(wrong) else {}
-
-    def score(
-        self, model: nn.Module, calibration: Calibration
-    ) -> tuple[dict[str, float], Predictions] | None:
-        """What a network says of the test rows; None if that is no number."""
-        plan = self.plan
-        numbers = plan.folds[self.parts.fold][1]
-        if plan.test is None:
-            loader = plan.train.loader_of(
-                numbers, plan.labels[numbers], batch=plan.batch, scaling=self.scaling
-            )
-        else:
-            loader = plan.test.loader_of(
-                numbers - len(plan.train), plan.labels[numbers], batch=plan.batch,
-                scaling=self.scaling,
-            )  # fmt: skip
-        logits = self.logits(model, loader)
-        if not np.isfinite(logits).all():  # whose argmax would be a class
-            return None
-        return judge(logits, calibration, numbers, plan.labels[numbers])
-
-    @torch.no_grad()
-    def logits(self, model: nn.Module, loader: Any) -> NDArray[np.float64]:
-        """Of all rows of a loader, in its order."""
-        plan, half = self.plan, PRECISIONS[self.plan.precision]
-        model.eval()
-        found = []
-        loader = loader.to(plan.device) if isinstance(loader, ResidentData) else loader
-        for inputs, _ in loader:
-            with torch.autocast(plan.device.type, half, enabled=half is not None):
-                given = inputs.to(plan.device) if isinstance(inputs, torch.Tensor) else inputs
-                found.append(model(given).double().cpu())
-        return torch.cat(found).numpy()
-
-
-def _curves(history: Sequence[EpochRecord]) -> dict[str, tuple[float, ...]]:
-    curves = {
-        "validation_accuracy": [record.validation_accuracy or 0.0 for record in history],
-        "train_accuracy": [record.accuracy for record in history],
-        "validation_loss": [record.validation_loss or 0.0 for record in history],
-    }
-    for name in history[0].watched:
-        curves[f"{name}_accuracy"] = [record.watched[name] for record in history]
-    return {name: thinned(values) for name, values in curves.items()}

@@ -10,7 +10,6 @@ import numpy as np
 
 from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
-from expacc.compare.networks_words import network_steps
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.page_rows import cells_of, place_of
 from expacc.compare.record import NETWORK, StudyRecord, majority_of
@@ -43,8 +42,7 @@ MOST_FAILURES = 30
 MOST_CLASSES = 12  # that are shown before the rest is folded away
 Values = dict[str, Any]
 _NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
-_NOTES[MAJORITY] = ""
-_NOTES |= {NULL: "what chance does, p not adjusted"}
+_NOTES |= {MAJORITY: "", NULL: "what chance does, p not adjusted"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -97,11 +95,8 @@ def _row(
 
 def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     """The head and the rows of one table's leaderboard."""
-    extra = [
-        (name, head)
-        for name, head in _EXTRA.items()
-        if any(name in entry.metrics for entry in board.entries)
-    ]
+    known = {name for entry in board.entries for name in entry.metrics}
+    extra = [(name, head) for name, head in _EXTRA.items() if name in known]
     rows = [
         _row(
             entry,
@@ -130,17 +125,11 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     return _head(first, "folds", "with search"), rows
 
 
-_LAST_HEAD = (("last round", "%"),)
 _EXTRA = {
-    LAST: _LAST_HEAD[0],
+    LAST: ("last round", "%"),
     STOPPED_ACCURACY: ("stopped early", "%"),
     "wrong_label_accuracy": ("wrong labels learnt", "%"),
 }
-
-
-def _last(accuracy: float | None) -> tuple[Values, ...]:
-    """The cell of the last round, of a model that is stopped before."""
-    return ({"value": percent(accuracy), "small": "last round"},)
 
 
 def _note(entry: Entry, folds: int) -> str:
@@ -163,7 +152,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
     outside = overall.outside
     stopped = any(entry.last_accuracy is not None for entry in overall.entries)
-    first += _LAST_HEAD if stopped else ()
+    first += [_EXTRA[LAST]] if stopped else []
     rows = [
         _row(
             entry,
@@ -171,7 +160,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
             [
                 {"value": NONE if entry in outside else f"{entry.mean_rank:.2f}"},
                 {"value": percent(entry.accuracy)},
-                *(_last(entry.last_accuracy) if stopped else ()),
+                *([{"value": percent(entry.last_accuracy), "small": "last round"}] * stopped),
             ],
             interval=entry.interval,
             against=entry.against,
@@ -374,6 +363,8 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
     several = len(record.tables) > 1
     path = str(record.settings.get("model", "linear"))
     if path == NETWORK:
+        from expacc.compare.networks_words import network_steps
+
         return tuple(NextStep(*step) for step in network_steps(record, answer.choice))
     if "." in path or ":" in path:  # a classifier that no file holds
         from expacc.compare.models import in_python

@@ -18,6 +18,7 @@ from expacc.report.words import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
 
 TEST_SET = "test"  # the fold of data whose test rows are given, and its setting
+GIVEN = "given"  # the setting 'noise' where wrong labels were not drawn
 NETWORK = "network"  # the setting 'model' of a user's own network
 
 

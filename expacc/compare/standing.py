@@ -34,7 +34,6 @@ from expacc.stats.one_table import (
     paired_rows,
 )
 from expacc.stats.p_values import Floats
-from expacc.stats.runs_and_rows import paired_runs
 
 
 def fold_order(fold: str) -> tuple[int, str]:
@@ -151,6 +150,8 @@ def _one_test_set(
     right = [[said.predicted == facts.labels[tested] for said in pair] for pair in pairs]
     ours_right, theirs_right = np.moveaxis(np.array(right), 1, 0)
     if protocol.kind == "test":
+        from expacc.stats.runs_and_rows import paired_runs
+
         return paired_runs(np.subtract(ours_right, theirs_right, dtype=np.float64))
     return mcnemar(ours_right, theirs_right)
 

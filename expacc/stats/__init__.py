@@ -6,6 +6,8 @@ One table: `paired_rows`, `paired_runs`, `mcnemar`, `corrected_paired_t`, `combi
 `critical_difference`, `dolan_more_profile`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from expacc.stats.many_tables import (
     CriticalDifference,
     Profile,
@@ -39,7 +41,9 @@ from expacc.stats.rank_tests import (
     wilcoxon_against,
     wilcoxon_pairs,
 )
-from expacc.stats.runs_and_rows import paired_runs
+
+if TYPE_CHECKING:
+    from expacc.stats.runs_and_rows import paired_runs
 
 __all__ = [
     "Adjustment",
@@ -72,3 +76,11 @@ __all__ = [
     "win_tie_loss",
     "wins",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "paired_runs":  # which a comparison of tables does not need
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from expacc.stats import runs_and_rows
+
+    return runs_and_rows.paired_runs
