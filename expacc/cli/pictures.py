@@ -163,7 +163,9 @@ def _advice(study: "NetworkStudy", left: float, speed: float) -> list[str]:
             f"would be {duration(left / fast)}; there cnn is the default."
         ]
     if left / speed > 3600:
-        lines.append("Less: --model cnn-small, --losses leaky, --epochs 4, --repeats 2.")
+        lines.append(
+            "Less: --model cnn-small, --losses leaky_expected_error, --epochs 4, --repeats 2."
+        )
     return lines
 
 
