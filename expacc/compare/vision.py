@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from expacc import networks
 from expacc.compare.networks_checks import triangle
 from expacc.compare.networks_losses import DEFAULT
-from expacc.networks import FastCNN
+from expacc.networks.fast_cnn import WhitenedCNN
 from expacc.plain import UsageError
 from expacc.training import Augment
 from expacc.training.epochs import PRECISIONS
@@ -88,7 +88,8 @@ def arguments_of(images: "ImageSet", asked: VisionOptions) -> dict[str, Any]:
     enough = math.ceil(_STEPS[kind] * batch / max(1, rows))
     side = min(pictures.shape[2:])
     test = images.test and (images.test.images.expand(-1, *pictures.shape[1:]), images.test.targets)
-    rate = 1e-3 if asked.pretrained is None else 1e-4
+    rate = 5e-3 if model.startswith("cnn") else 1e-3  # the CNN divides its logits by nine
+    rate = rate if asked.pretrained is None else rate / 10
 
     def optimizer(network: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(network.parameters(), lr=rate)
@@ -170,7 +171,7 @@ def _maker(model: str, classes: int, channels: int, size: int) -> Callable[[], n
         return make
     if model in ("cnn", "cnn-small"):
         widths = {"widths": SMALL} if model == "cnn-small" else {}
-        return lambda: FastCNN(classes, channels, **widths)
+        return lambda: WhitenedCNN(classes, channels, **widths)
     if model not in networks.NAMES:
         raise UsageError(
             f"--model must be cnn, cnn-small, {', '.join(networks.NAMES)} or timm:NAME for "
