@@ -316,7 +316,12 @@ def _run(
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     begun = {"started": now, "tables": [facts.to_json()]}
     identity = {**settings, "tables": {facts.name: facts.sha256}}
-    with Store.open(plan.folder, identity, resume=resume, notes=begun) as store:
+    try:
+        opened = Store.open(plan.folder, identity, resume=resume, notes=begun)
+    except ValueError as error:  # which speaks of the command line
+        told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
+        raise UsageError(told) from None
+    with opened as store:
         before = float(store.notes().get("seconds", 0.0))
         outcome = run_items(
             store,

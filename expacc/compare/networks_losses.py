@@ -88,8 +88,9 @@ def make_loss(loss: str | Loss, classes: int) -> tuple[Loss, bool]:
     exact = spec.base == "exact"
     # What the name fixes stays; what a search would move stays at its usual value.
     fixed = {setting.partition("=")[0] for setting in loss.split(":")[1:]}
-    usual = {**spec.defaults, **spec.options, **spec.by_classes(classes)}
-    usual |= spec.params_of({}) if not exact else {}
+    searched = {name: middle for name, (_, _, middle) in spec.search.items()}
+    usual = {**spec.defaults, **spec.options}
+    usual |= {} if exact else {**spec.params_of(searched), **spec.by_classes(classes)}
     usual |= {name: value for name, value in _VISION.items() if exact and name not in fixed}
     schedules = {name: value for name, value in usual.items() if callable(value)}
     module = spec.module(**{name: v for name, v in usual.items() if name not in schedules})

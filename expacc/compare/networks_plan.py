@@ -68,6 +68,11 @@ class Plan:
     side_by_side: int = 1
     lock: threading.Lock = field(default_factory=threading.Lock)  # global generators, building
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether pictures lie in memory as tensor cores want them."""
+        return self.device.type == "cuda" and self.train.pictures
+
     def parts(self, fold: str, noise: float, seed: str) -> Parts:
         """What a seed trains on: the same for every loss."""
         name = f"{fold}/{noise:g}/{seed}"

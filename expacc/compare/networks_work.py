@@ -137,6 +137,8 @@ class Runs:
         with plan.lock, caller_randomness_kept(plan.device):
             reseed(seed, "weights", plan.device)
             model = plan.build().to(plan.device)
+            if plan.channels_last:  # before the optimizer, which may keep copies
+                model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = plan.optimizer(model)
         for group in optimizer.param_groups:
             group["lr"] = group["lr"] * factor
@@ -221,7 +223,7 @@ class Runs:
             checkpoint_seconds=CHECKPOINT_SECONDS,
             weights="both",
             watch=read.wrong(),
-            channels_last=plan.device.type == "cuda" and plan.train.pictures,
+            channels_last=plan.channels_last,
             graphs=plan.graphs,
             seed=seed,
             progress=tell,
