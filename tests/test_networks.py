@@ -13,6 +13,7 @@ COUNTS = [
     ("fast_cnn", 10, 3, 1_972_792, "airbench94.py of KellerJordan/cifar10-airbench"),
     ("resnet9", 10, 3, 6_573_120, "DAWNBench ResNet of davidcpage/cifar10-fast: 6.6 M"),
     ("m3cnn", 10, 1, 1_124_180, "modelM3.py of ansh941/MnistSimpleCNN"),
+    ("wrn-16-4", 10, 3, 2_748_890, "none printed: the blocks of the two below"),
     ("wrn-16-8", 10, 3, 10_961_370, "Zagoruyko and Komodakis, Table 4: 11.0 M"),
     ("wrn-28-10", 10, 3, 36_479_194, "Zagoruyko and Komodakis, Table 4: 36.5 M"),
     ("resnet20", 10, 3, 269_722, "He et al., Table 6: 0.27 M; akamaster/pytorch_resnet_cifar10"),

@@ -220,3 +220,14 @@ def write_prepared(folder: Path, rows: int, features: int, classes: int, seed: i
     np.savetxt(folder / "folds_py.dat", (parts.T < 2).astype(int), fmt="%d", delimiter=",")
     held = ((parts.T >= 2) & (parts.T < 4)).astype(int)
     np.savetxt(folder / "validation_folds_py.dat", held, fmt="%d", delimiter=",")
+
+
+def write_cifar(folder: Path, rows: int = 20, classes: int = 10) -> None:
+    """The six binary files of CIFAR-10."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        labels = random.integers(0, classes, (rows, 1))
+        labels[:classes, 0] = range(classes)
+        whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
+        (folder / name).write_bytes(whole.astype(np.uint8).tobytes())

@@ -224,7 +224,6 @@ def predict(
     epilog="""\b
 Examples:
   expacc reproduce
-  expacc reproduce exact-toy
   expacc reproduce exact-uci --data ~/data --quick
 The same command again goes on where it stopped. What is looked for under
 --data, and where that comes from: docs/reproduce.md."""
@@ -248,6 +247,7 @@ def reproduce(
         int | None, Option("--repeats", metavar="N", help="Default: as many as the paper.")
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
+    short: Annotated[bool, Option("--short", help="Less than the paper, for a GPU.")] = False,
     out: tables.out_option("expacc-reproduce") = None,  # type: ignore[valid-type]
     engine: tables.Engine = "local",
     workers: tables.Workers = None,
@@ -265,7 +265,7 @@ def reproduce(
     from expacc.cli import reproduce as command
 
     screen = Screen(quiet=quiet, as_json=as_json)
-    options = command.recipe_options(data, repeats, quick, seed, device)
+    options = command.recipe_options(data, repeats, quick, seed, device, short)
     how = RunOptions(
         out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
     )

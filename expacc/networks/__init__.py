@@ -25,6 +25,7 @@ _MADE: Mapping[str, Callable[[int, int], nn.Module]] = {
     "fast_cnn": FastCNN,
     "resnet9": ResNet9,
     "m3cnn": M3CNN,
+    "wrn-16-4": partial(WideResNet, 16, 4),
     "wrn-16-8": partial(WideResNet, 16, 8),
     "wrn-28-10": partial(WideResNet, 28, 10),
     "resnet20": partial(resnet_cifar, 20),

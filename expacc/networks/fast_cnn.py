@@ -82,7 +82,7 @@ class WhitenedCNN(FastCNN):
     ) -> None:
         super().__init__(classes, channels, widths)
         self._whitened = False
-        self.register_load_state_dict_post_hook(_is_whitened)
+        self.register_load_state_dict_post_hook(_is_whitened)  # type: ignore[no-untyped-call]
 
     def forward(self, pictures: Tensor) -> Tensor:
         """Logits of pictures."""
