@@ -61,7 +61,8 @@ Examples:
   expacc compare iris
   expacc compare cars.csv --target class --inject-label-noise 0,0.05,0.2
   expacc compare photos/
-A folder with a folder of pictures for each class is a set of pictures.
+A folder with a folder of pictures for each class is a set of pictures; for it
+are --size, --epochs, --pretrained, --mirror (docs/pictures.md).
 The same command again goes on where it stopped. All options on how tables are
 read (--delimiter, --missing, --drop …): expacc inspect --help."""
 )
@@ -95,7 +96,7 @@ def compare(
     *,
     reading: Any,
 ) -> None:
-    """Compare losses on tables or pictures: the answer, a leaderboard and a report."""
+    """Compare losses on tables or pictures: an answer, a leaderboard, a report."""
     from expacc.data.collections import holds_pictures
 
     how = RunOptions(

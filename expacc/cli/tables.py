@@ -31,7 +31,7 @@ Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random."
 Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
 Workers = Annotated[
     int | None,
-    Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
+    Option("--workers", metavar="N", help="Processes; default: one a core or GPU."),
 ]
 Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
 Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
@@ -41,8 +41,6 @@ Hidden = Annotated[
 Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
-
-_PICTURES = "Of pictures"
 
 Losses = Annotated[
     list[str] | None,
@@ -57,8 +55,8 @@ CompareModel = Annotated[
     Option(
         "--model",
         metavar="MODEL",
-        help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class; of pictures "
-        "cnn, cnn-small (default on a CPU), resnet18 … or timm:NAME.",
+        help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class; "
+        "of pictures cnn …",
     ),
 ]
 Trials = Annotated[
@@ -70,7 +68,7 @@ Folds = Annotated[
     Option(
         "--folds",
         metavar="5x3|10|holdout",
-        help="How accuracy is measured; default: 5x3, of pictures 3 or their test part.",
+        help="How accuracy is measured; default: 5x3 or 3.",
     ),
 ]
 Repeats = Annotated[
@@ -92,34 +90,14 @@ CompareDevice = Annotated[
     Option(
         "--device",
         metavar="cpu|cuda",
-        help="Where to train; default: cpu, of pictures a GPU if there is one.",
+        help="Default: cpu; for pictures a GPU if any.",
     ),
 ]
-Size = Annotated[
-    int | None,
-    Option("--size", metavar="N", help="Pixels of a side; default: 32.", rich_help_panel=_PICTURES),
-]
-Epochs = Annotated[
-    int | None,
-    Option("--epochs", metavar="N", help="Of a run; default: 8 to 100.", rich_help_panel=_PICTURES),
-]
-Pretrained = Annotated[
-    Path | None,
-    Option(
-        "--pretrained",
-        metavar="FILE",
-        help="Weights to start from, .safetensors.",
-        rich_help_panel=_PICTURES,
-    ),
-]
-Mirror = Annotated[
-    bool,
-    Option(
-        "--mirror",
-        help="Mirror pictures in training: for photos, not for letters.",
-        rich_help_panel=_PICTURES,
-    ),
-]
+# Of pictures; not listed by --help, which has to fit a screen: docs/pictures.md.
+Size = Annotated[int | None, Option("--size", metavar="N", hidden=True)]
+Epochs = Annotated[int | None, Option("--epochs", metavar="N", hidden=True)]
+Pretrained = Annotated[Path | None, Option("--pretrained", metavar="FILE", hidden=True)]
+Mirror = Annotated[bool, Option("--mirror", hidden=True)]
 
 
 def out_option(default: str, metavar: str = "DIR") -> Any:
@@ -136,11 +114,10 @@ _PANEL = "How the table is read"
 _OPTIONS: Mapping[str, tuple[Any, str, str | None]] = {
     "target": (
         str,
-        "The column of classes: a name, or a place from 1 (-1: last). "
-        "Default: the last, if it may be it.",
+        "The column of classes: a name, or a place (1, -1: last); default: the last.",
         "COLUMN",
     ),
-    "header": (bool, "Whether the first line holds names (default: it does).", None),
+    "header": (bool, "Does the first line hold names? Default: yes.", None),
     "delimiter": (str, "comma, semicolon, tab, pipe, whitespace or a character.", "SIGN"),
     "quote": (str, "Sign around fields; none reads it as text.", "SIGN|none"),
     "decimal": (str, "Decimal sign: . or ,", "SIGN"),
