@@ -1,5 +1,6 @@
 """The command ``compare`` of a set of pictures."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ def compare(
             bar.update(done)
 
         images = read_images(data, size=size, workers=how.workers, progress=tell)
+        bar.update(bar.total)
     _describe(images, screen)
     from expacc.compare.networks import compare_networks
     from expacc.compare.vision import arguments_of
@@ -116,8 +118,9 @@ def _before(out: Path, how: RunOptions, screen: Screen) -> Callable[["NetworkStu
         speed = pictures_a_second(study)
         left = pictures_to_train(study, done)
         rows, tested = len(plan.train), "a test part" if plan.test else f"{len(plan.folds)} folds"
+        network = str(settings["network"]).partition(" with ")[0]
         planned = (
-            f"{len(study.items):,} runs: {len(plan.losses)} losses, {settings['network']}, "
+            f"{len(study.items):,} runs: {len(plan.losses)} losses, {network}, "
             f"{plan.epochs} epochs of {rows:,} pictures, {tested}, {settings['seeds']} seeds"
         )
         say_line = screen.say if how.dry_run else screen.remark
@@ -155,13 +158,11 @@ def _advice(study: "NetworkStudy", left: float, speed: float) -> list[str]:
     if study.plan.device.type != "cpu":
         return []
     lines = [
-        f"A GPU is used where there is one: an H200 trains cnn on up to {H200:,} pictures of 32 × 32 "
-        f"a second, which would be {duration(left / H200)} at best."
+        f"A GPU is used where there is one: an H200 trains cnn on up to {H200:,} pictures of "
+        f"32 × 32 a second, which would be {duration(left / H200)} at best."
     ]
     if left / speed > 3600:
-        lines.append(
-            "Less: --model cnn-small, --losses leaky_expected_error, --epochs 4, --repeats 2."
-        )
+        lines.append("Less: --epochs 2, --repeats 2, --losses leaky_expected_error, --trials 1.")
     return lines
 
 
@@ -171,6 +172,8 @@ def _done(out: Path, study: "NetworkStudy") -> set[str]:
     if not (out / FILE).is_file():
         return set()
     with Store.read(out) as store:
+        if store.study() != json.loads(json.dumps(study.identity)):
+            return set()
         return store.done_items() & {item.key for item in study.items}
 
 

@@ -87,6 +87,11 @@ class NetworkStudy:
     facts: TableFacts
     items: tuple[WorkItem, ...]
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this study and no other."""
+        return {**self.settings, "tables": {self.facts.name: self.facts.sha256}}
+
 
 def compare_networks(
     build: Callable[[], nn.Module],
@@ -296,36 +301,31 @@ def compare_networks(
         notes=tuple(notes),
         source="" if row_names is None else pack_names(row_names),
     )
+    study = NetworkStudy(plan, settings, facts, tuple(items_of(name, plan, seeds)))
     if before is not None:
-        before(NetworkStudy(plan, settings, facts, tuple(items_of(name, plan, seeds))))
+        before(study)
     draw = pictures or draw_bytes(rows.inputs, None if tested is None else tested.inputs)
-    return _run(plan, settings, facts, seeds, draw, command, resume=resume, progress=progress)
+    return _run(study, draw, command, resume=resume, progress=progress)
 
 
 def _run(
-    plan: Plan,
-    settings: Mapping[str, Any],
-    facts: TableFacts,
-    seeds: int,
-    draw: Draw | None,
-    command: str,
-    *,
-    resume: bool,
-    progress: bool,
+    study: NetworkStudy, draw: Draw | None, command: str, *, resume: bool, progress: bool
 ) -> NetworkComparison:
+    plan = study.plan
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    begun = {"started": now, "tables": [facts.to_json()]}
-    identity = {**settings, "tables": {facts.name: facts.sha256}}
+    begun = {"started": now, "tables": [study.facts.to_json()]}
     try:
-        opened = Store.open(plan.folder, identity, resume=resume, notes=begun)
+        opened = Store.open(plan.folder, study.identity, resume=resume, notes=begun)
     except ValueError as error:  # which speaks of the command line
+        if command:
+            raise
         told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
         raise UsageError(told) from None
     with opened as store:
         before = float(store.notes().get("seconds", 0.0))
         outcome = run_items(
             store,
-            items_of(facts.name, plan, seeds),
+            study.items,
             Runs(plan, store.rows()),
             failed_rows=failed_runs,
             progress=progress,

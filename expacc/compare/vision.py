@@ -28,12 +28,13 @@ if TYPE_CHECKING:
 
 SMALL = (16, 64, 64)  # widths of 'cnn-small', a quarter of those of 'cnn'
 LOSSES_ON_A_CPU = DEFAULT[:3]
-_STEPS = {"cpu": 300, "cuda": 1000}  # that a run has at least
-_EPOCHS = {"cpu": (8, 40), "cuda": (10, 100)}  # the fewest, and the most to reach that
+_STEPS = {"cpu": 600, "cuda": 1000}  # that a run has at least
+_EPOCHS = {"cpu": (3, 30), "cuda": (10, 100)}  # the fewest, and the most to reach that
+_MANY = 20_000  # pictures, of which a search takes a CPU too long
 _HEAD = 4  # tensors that a head of its own may have
 _PROBED = 1.0  # seconds that a probe of the speed takes
-# Pictures a second that 'cnn' trains on, 32 × 32, bfloat16, batches of 1,024 (benchmarks/networks.py:
-# 10 epochs of 50,000 in 2.6 s). Smaller batches are slower.
+# Pictures a second that 'cnn' trains on, 32 × 32, bfloat16, in batches of 1,024: 10 epochs of
+# 50,000 in 2.6 s (benchmarks/networks.py). Smaller batches are slower.
 H200 = 190_000
 
 
@@ -103,7 +104,7 @@ def arguments_of(images: "ImageSet", asked: VisionOptions) -> dict[str, Any]:
         "seeds": asked.repeats or (2 if test is None else 3 if kind == "cpu" else 5),
         "epochs": asked.epochs or min(most, max(fewest, enough)),
         "batch_size": batch,
-        "trials": asked.trials or (2 if kind == "cpu" else 3),
+        "trials": asked.trials or (3 if kind == "cuda" else 2 if rows < _MANY else 1),
         "label_noise": list(asked.label_noise),
         "augment": Augment(crop=max(1, side // 16), flip="random" if asked.mirror else "none"),
         "folds": folds,

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from expacc.data.images_arrays import Found, is_idx, read_cifar, read_idx_files
 from expacc.data.images_folder import class_folders, entries, is_picture, part_folders
-from expacc.data.images_npz import read_mat, read_npz
+from expacc.data.images_mat import read_mat
+from expacc.data.images_npz import read_npz
 from expacc.data.options import TableError
 
 _PICKLED = ("batches.meta", "data_batch_1", "cifar-10-python.tar.gz", "cifar-100-python.tar.gz")
