@@ -15,8 +15,10 @@ from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.words import (
+    NULL,
     REFERENCE,
     SCIKIT_LEARN,
+    STOPPED,
     counted,
     listed,
     loss_name,
@@ -301,7 +303,8 @@ def methods_text(record: StudyRecord) -> str:
     settings = record.settings
     named = {table.folds for table in record.tables.values()}
     protocol = read_protocol(record.folds, named.pop() if len(named) == 1 else ())
-    rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss != REFERENCE]
+    not_rivals = (REFERENCE, STOPPED, NULL)
+    rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss not in not_rivals]
     tables = list(record.tables.values())
     sizes = sorted(table.rows for table in tables)
     if len(tables) == 1:
@@ -316,7 +319,8 @@ def methods_text(record: StudyRecord) -> str:
     sentences = [f"We compared classifiers trained with {compared} on {data}."]
     model = str(settings.get("model", "linear"))
     network = {name: settings[name] for name in ("hidden", "dropout") if settings.get(name)}
-    called = plain(listed([model, *(f"{k} {setting_text(v)}" for k, v in network.items())]))
+    trained = "your network" if model == NETWORK else model
+    called = plain(listed([trained, *(f"{k} {setting_text(v)}" for k, v in network.items())]))
     trials = settings.get("trials")
     searched = (
         f"; for every loss and every training set, its hyper-parameters were chosen in "
@@ -334,15 +338,15 @@ def methods_text(record: StudyRecord) -> str:
     seeds = settings.get("seeds", 1)
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
     shown = {
-        "5x2": "five replications of stratified two-fold cross-validation (5×2 cv)",
-        "folds": f"cross-validation ({protocol.text})"
+        "5x2": "by five replications of stratified two-fold cross-validation (5×2 cv)",
+        "folds": f"by cross-validation ({protocol.text})"
         if protocol.text.endswith("given folds")
-        else f"stratified cross-validation ({protocol.text})",
-        "holdout": "a single stratified holdout",
-        "test": "the test rows given",
+        else f"by stratified cross-validation ({protocol.text})",
+        "holdout": "by a single stratified holdout",
+        "test": "on the test rows that were given",
     }[protocol.kind]
     sentences.append(
-        f"Test accuracy was measured by {shown}{averaged}; test rows were used once, for the "
+        f"Test accuracy was measured {shown}{averaged}; test rows were used once, for the "
         f"retrained model, and took no part in any choice."
     )
     noise = [share for share in record.noise_levels if share > 0]

@@ -21,7 +21,7 @@ from expacc.compare.standing import (
     paired_tests,
     standing,
 )
-from expacc.report.words import MAJORITY, NULL, OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.words import MAJORITY, NULL, OUTSIDE, REFERENCE, counted, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.one_table import PairedTest
 from expacc.stats.p_values import NEGLIGIBLE, adjust
@@ -56,7 +56,8 @@ class Entry:
         test: of the difference; None until both have every fold.
         second_test: Alpaydin's combined F of 5×2 cv, beside the test that decides; else None.
         adjusted_p: Holm over the losses, times the number of such boards in the study.
-        wins: folds in which it is more accurate than cross entropy; ties and losses likewise.
+        wins: folds in which it is more accurate than cross entropy, or seeds where they are
+            paired; ties and losses likewise.
         metrics: name → mean over folds: 'balanced_accuracy', 'calibration_error', 'log_loss' …
         by_class: accuracy on the test rows of each class, in the order of the table's classes;
             None where none was tested.
@@ -146,6 +147,9 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     """Build the leaderboard of one table at one share of wrong training labels."""
     facts = record.tables[table]
     protocol = read_protocol(record.folds, facts.folds)
+    if protocol.kind == "test":
+        seeds = counted(int(record.settings.get("seeds", 1)), "seed")
+        protocol = replace(protocol, text=f"{protocol.text}, {seeds}")
     rows = record.finals(table, noise=noise)
     seconds: dict[str, float] = defaultdict(float)
     for row in record.rows:
@@ -221,6 +225,9 @@ def _entry(
     common = [fold for fold in own if fold in theirs]
     gaps = np.array([own[fold] - theirs[fold] for fold in common])
     won, lost = int((gaps > NEGLIGIBLE).sum()), int((gaps < -NEGLIGIBLE).sum())
+    ties = len(common) - won - lost
+    if protocol.kind == "test":
+        won, ties, lost = _by_seed(rows, reference)
     scores = list(own.values())
     if len(scores) == 1:
         scores = [row.metrics["accuracy"] for row in rows if row.failure is None]
@@ -246,7 +253,7 @@ def _entry(
         second_test=second,
         adjusted_p=None,
         wins=won,
-        ties=len(common) - won - lost if loss != REFERENCE else 0,
+        ties=ties if loss != REFERENCE else 0,
         losses=lost,
         metrics={name: float(np.mean(list(of.values()))) for name, of in means.items() if of},
         by_class=by_class,
@@ -256,6 +263,17 @@ def _entry(
         failures=failures,
         verdict="unfinished",
     )
+
+
+def _by_seed(rows: Sequence[Row], reference: Sequence[Row]) -> tuple[int, int, int]:
+    """Seeds in which a loss is more accurate than cross entropy, as accurate, less."""
+    found, theirs = (
+        {row.seed: row.metrics["accuracy"] for row in some if row.failure is None}
+        for some in (rows, reference)
+    )
+    gaps = [found[seed] - theirs[seed] for seed in found.keys() & theirs.keys()]
+    won, lost = (sum(sign * gap > NEGLIGIBLE for gap in gaps) for sign in (1, -1))
+    return won, len(gaps) - won - lost, lost
 
 
 def _classes(rows: Sequence[Row], facts: TableFacts) -> tuple[tuple[float | None, ...], list[int]]:

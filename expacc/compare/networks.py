@@ -198,7 +198,8 @@ def compare_networks(
     if trials > len(FACTORS):
         raise UsageError(f"trials must be at most {len(FACTORS)}; got {trials}.")
     chosen = read_losses(losses)
-    rows, tested = read_rows(train, "train"), None if test is None else read_rows(test, "test")
+    rows = read_rows(train, "train", progress=progress)
+    tested = None if test is None else read_rows(test, "test", progress=progress)
     if tested is not None and tested.shape != rows.shape:
         raise UsageError(
             f"test must have rows of the shape of train's, {rows.shape}; got {tested.shape}."

@@ -64,7 +64,7 @@ def network_sentences(
         if own
     ]
     if shares:
-        found.append(f"Of the wrong training labels were learnt: by {listed(shares)}.")
+        found.append(f"Of the wrong training labels these were learnt by heart: {listed(shares)}.")
     if runs.get(NULL) and runs.get(REFERENCE):
         test, _ = against(runs[NULL], runs[REFERENCE], facts, protocol)
         if test is not None:

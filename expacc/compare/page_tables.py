@@ -39,7 +39,6 @@ if TYPE_CHECKING:  # they draw, which a terminal does not ask for
 
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
-MOST_CLASSES = 12  # that are shown before the rest is folded away
 Values = dict[str, Any]
 _NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
 _NOTES |= {MAJORITY: "", NULL: "what chance does, p not adjusted"}
@@ -95,6 +94,7 @@ def _row(
 
 def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     """The head and the rows of one table's leaderboard."""
+    paired = board.protocol.kind == "test"
     known = {name for entry in board.entries for name in entry.metrics}
     extra = [(name, head) for name, head in _EXTRA.items() if name in known]
     rows = [
@@ -122,13 +122,18 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         for entry in board.entries
     ]
     first = [("accuracy", "% ± spread"), ("balanced", "%"), *(head for _, head in extra)]
-    return _head(first, "folds", "with search"), rows
+    head = _head(first, "seeds" if paired else "folds", "with search")
+    if paired:  # room for two columns more; classes.csv and the page's charts have these
+        for row in rows:
+            del row["cells"][-2], row["cells"][1]
+        head = [one for one in head if one["label"] not in ("balanced", "calibration error")]
+    return head, rows
 
 
 _EXTRA = {
     LAST: ("last round", "%"),
-    STOPPED_ACCURACY: ("stopped early", "%"),
-    "wrong_label_accuracy": ("wrong labels learnt", "%"),
+    STOPPED_ACCURACY: ("stopped", "%"),
+    "wrong_label_accuracy": ("learnt", "% of wrong"),
 }
 
 
@@ -169,35 +174,6 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
         for entry in (*overall.entries, *outside)
     ]
     return _head(first, "tables", "all tables"), rows
-
-
-def class_table(record: StudyRecord, board: TableBoard, chosen: Sequence[Entry]) -> Values:
-    """The accuracy on the rows of each class, the most frequent first.
-
-    Args:
-        record: of the study.
-        board: of the table.
-        chosen: whose accuracies are shown.
-    """
-    facts = record.tables[board.table]
-    counts = np.bincount(facts.labels, minlength=len(facts.classes))
-    rows: list[Values] = []
-    for code in np.argsort(-counts, kind="stable").tolist():
-        shares = [entry.by_class[code] for entry in chosen]
-        top = max((share for share in shares if share is not None), default=2.0) - 1e-10
-        rows.append(
-            {
-                "name": facts.classes[code],
-                "rows": f"{counts[code]:,}",
-                "cells": [
-                    {"value": percent(share), "best": share is not None and share >= top}
-                    for share in shares
-                ],
-            }
-        )
-    names = [entry.name for entry in chosen]
-    parts = [rows[:MOST_CLASSES], rows[MOST_CLASSES:]]
-    return {"names": names, "parts": [part for part in parts if part], "table": board.table}
 
 
 def results_table(record: StudyRecord, board: Leaderboard) -> Values:
