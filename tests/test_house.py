@@ -108,7 +108,7 @@ EXTRAS = {
     "compare": {"numpy", "scipy", "matplotlib", "rich", "safetensors", "sklearn", "threadpoolctl"},
     "data": {"PIL", "numpy", "pyarrow", "python_calamine", "sklearn", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
+    "recipes": {"PIL", "markdown_it", "markupsafe", "matplotlib", "numpy", "scipy", "sklearn"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},
     "stats": {"numpy", "scipy", "scikit_posthocs"},

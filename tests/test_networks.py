@@ -29,7 +29,13 @@ COUNTS = [
     ("resnext29-2x64d", 10, 3, 9_128_778 + 64 * 3 * 8, "resnext.py of kuangliu/pytorch-cifar"),
     ("resnext29-8x64d", 10, 3, 34_426_698, "Xie et al., Table 7: 34.4 M"),
     ("shufflenet_v2", 10, 3, 1_263_854, "shufflenetv2.py of kuangliu/pytorch-cifar"),
-    ("shufflenet_v2", 1000, 3, 2_278_604, "torchvision shufflenet_v2_x1_0; Ma et al.: 2.3 M"),
+    ("shufflenet_v2-large", 1000, 3, 2_278_604, "torchvision shufflenet_v2_x1_0"),
+    ("resnet18-large", 1000, 3, 11_689_512, "torchvision resnet18"),
+    ("resnet34-large", 1000, 3, 21_797_672, "torchvision resnet34"),
+    ("resnet50-large", 1000, 3, 25_557_032, "torchvision resnet50"),
+    ("resnet101-large", 1000, 3, 44_549_160, "torchvision resnet101"),
+    ("resnext50-large", 1000, 3, 25_028_904, "torchvision resnext50_32x4d"),
+    ("resnext101-large", 1000, 3, 88_791_336, "torchvision resnext101_32x8d"),
 ]
 
 

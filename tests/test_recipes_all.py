@@ -5,7 +5,14 @@ import re
 from dataclasses import dataclass, replace
 
 import pytest
-from uci_files import write_cifar, write_digits, write_halves, write_prepared, write_tables
+from uci_files import (
+    write_cifar,
+    write_digits,
+    write_halves,
+    write_imagenet,
+    write_prepared,
+    write_tables,
+)
 
 from expacc.recipes.exact import protocol, toy_work
 from expacc.recipes.exact import vision as exact_vision
@@ -13,6 +20,7 @@ from expacc.recipes.leaky import cifar as leaky_cifar
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
 from expacc.recipes.mixing import dynamics as mixing_dynamics
+from expacc.recipes.mixing import imagenet as mixing_imagenet
 from expacc.recipes.mixing import uci as mixing_uci
 from expacc.recipes.mixing import vision as mixing_vision
 from expacc.recipes.page import Page, answer_of
@@ -49,6 +57,7 @@ def short():
             (leaky_cifar, {"epochs": 1}),
             (mixing_vision, {"epochs": 1}),
             (mixing_dynamics, {"epochs": 2, "sample": 8}),
+            (mixing_imagenet, {"size": 32, "networks": ["shufflenet_v2-large"]}),
         ):
             quick = {**module.PROTOCOLS["quick"], "rows": 20, **more}
             patch.setitem(module.PROTOCOLS, "quick", quick)
@@ -65,6 +74,7 @@ def data(tmp_path_factory):
         write_prepared(root / "uci121" / name, 40, 3, 2, seed)
     write_digits(root / "mnist")
     write_cifar(root / "cifar-10-batches-bin")
+    write_imagenet(root / "imagenet")
     return root
 
 

@@ -78,7 +78,7 @@ def test_the_registry_has_every_recipe_of_the_papers():
         *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise"),
         *("exact-vision", "exact-samples"),
         *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp", "leaky-cifar"),
-        *("mixing-gradients", "mixing-uci", "mixing-vision"),
+        *("mixing-gradients", "mixing-uci", "mixing-vision", "mixing-imagenet"),
         *("mixing-cot", "mixing-regularisation", "mixing-dynamics"),
     }
     for one in registry.recipes().values():

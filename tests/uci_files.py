@@ -231,3 +231,19 @@ def write_cifar(folder: Path, rows: int = 20, classes: int = 10) -> None:
         labels[:classes, 0] = range(classes)
         whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
         (folder / name).write_bytes(whole.astype(np.uint8).tobytes())
+
+
+def write_imagenet(folder: Path, rows: int = 6) -> None:
+    """Folders train and val of three classes of pictures, of several sizes and kinds."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for part in ("train", "val"):
+        for number, name in enumerate(("ape", "bee", "cat")):
+            (folder / part / name).mkdir(parents=True)
+            for row in range(rows):
+                shape = (40 + 8 * row, 56, 3)
+                pixels = random.integers(0, 120, shape, dtype=np.uint8)
+                pixels[..., number] += 100
+                image = Image.fromarray(pixels).convert("L" if row == 1 else "RGB")
+                image.save(folder / part / name / f"{row}.{'png' if row % 2 else 'jpg'}")

@@ -287,6 +287,8 @@ ORIGINS = {
     "https://www.cs.toronto.edu/~kriz/cifar.html",
     "cinic-10": "the folders train, valid and test of CINIC-10 with a folder for each class, from "
     "https://datashare.ed.ac.uk/handle/10283/3192",
+    "imagenet": "the folders train and val of ImageNet-2012 with a folder of pictures for each "
+    "class, from https://www.image-net.org",
     "svhn": "the cropped digits train_32x32.mat and test_32x32.mat, from "
     "https://ufldl.stanford.edu/housenumbers",
 }

@@ -58,7 +58,7 @@ def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     layout = layout_of("exact", "exact-samples", facts)
     pairs = [(OURS, name_of(n)) for n in SAMPLES] + [(name_of(1), name_of(64))]
     lines = [
-        (key[0], name, str(number), cells.note(key, method))
+        (key[0], name, str(number), cells.note(key, method), f"{number.count}")
         for key in cells.keys
         for method, name in NAMES.items()
         if (number := cells.number(key, method)) is not None
@@ -89,7 +89,9 @@ def _panel(cells: Cells, table: str) -> Panel:
         lines.append(Line([*own], means, "samples", "#2f6fb3", "o", band=(low, high)))
     exact = cells.number((table,), OURS)
     level = None if exact is None else (exact.mean, "integral")
-    return Panel(table, lines, "samples", "test accuracy (%)", log="x", level=level)
+    ticks = {float(n): f"{n}" for n in SAMPLES}
+    axes = ("samples", "test accuracy (%)")
+    return Panel(table, lines, *axes, log="x", x_ticks=ticks, level=level)
 
 
 def _claims(layout: Layout, cells: Cells) -> Iterator[Claim]:

@@ -154,22 +154,22 @@ Printed = Mapping[str, Mapping[str, Mapping[str, Number]]]  # set → cell → m
 def write(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page of Table 1 from the rows that there are."""
     pairs = [(one, CE) for one in (CONSTANT, SWITCH, GRADUAL)] + [(CONTROL, GRADUAL)]
-    return _page("mixing-vision", "network", rows, facts, TABLE_1, MIXES, pairs)
+    return page_of("mixing-vision", "network", rows, facts, TABLE_1, MIXES, pairs)
 
 
 def write_cot(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page of Table 5 from the rows that there are."""
     pairs = [(GRADUAL, CE), (COT, CE), (COT, GRADUAL)]
-    return _page("mixing-cot", "network", rows, facts, TABLE_5, [CE, GRADUAL, COT], pairs)
+    return page_of("mixing-cot", "network", rows, facts, TABLE_5, [CE, GRADUAL, COT], pairs)
 
 
 def write_regularisation(rows: Sequence[Row], facts: Mapping[str, Any]) -> Page:
     """The page of Table 6 from the rows that there are."""
     name, pairs = "mixing-regularisation", [(GRADUAL, CE)]
-    return _page(name, "regularisation", rows, facts, TABLE_6, [CE, GRADUAL], pairs)
+    return page_of(name, "regularisation", rows, facts, TABLE_6, [CE, GRADUAL], pairs)
 
 
-def _page(
+def page_of(
     name: str,
     label: str,
     rows: Sequence[Row],
@@ -178,10 +178,20 @@ def _page(
     methods: Sequence[str],
     pairs: Sequence[tuple[str, str]],
 ) -> Page:
+    """A page of networks: numbers beside print, differences on the same seeds, what it took.
+
+    Args:
+        name: of the recipe.
+        label: of the rows, which tells cells of a set apart.
+        rows: of the store.
+        facts: of the work.
+        printed: the paper's numbers.
+        methods: in the order of the paper.
+        pairs: what is compared, first less second.
+    """
     cells, layout = Cells(rows, [label], facts), layout_of("mixing", name, facts)
     called = {method: method for method in methods}
     planned = [(table, one) for table, one in (cell["key"] for cell in facts["cells"])]
-    others = [(table, one) for table, own in printed.items() for one in own]
     beside = [
         Comparison(
             (*key, method),
@@ -189,7 +199,7 @@ def _page(
             cells.number(key, method),
             cells.note(key, method),
         )
-        for key in dict.fromkeys([*planned, *others])
+        for key in planned
         for method in methods
     ]
     return layout.page(

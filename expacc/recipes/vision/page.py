@@ -38,10 +38,21 @@ class Cells:
         rows: of the store.
         labels: names of the labels that tell cells apart, beside the set.
         facts: of the work.
+        called: label → what the page calls it.
     """
 
-    def __init__(self, rows: Sequence[Row], labels: Sequence[str], facts: Mapping[str, Any]):
-        self.facts, self.finals = facts, [r for r in rows if r.kind == "final" and not r.failure]
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        labels: Sequence[str],
+        facts: Mapping[str, Any],
+        called: Mapping[str, str] | None = None,
+    ) -> None:
+        self.called, self.facts, self.finals = (
+            called or {},
+            facts,
+            [r for r in rows if r.kind == "final" and not r.failure],
+        )
         self._labels = labels
         self._found: dict[tuple[Key, str], dict[tuple[str, int], Row]] = defaultdict(dict)
         for row in self.finals:
@@ -57,6 +68,10 @@ class Cells:
         found = {key for key, _ in self._found}
         planned = [tuple(cell["key"]) for cell in self.facts["cells"]]
         return [key for key in planned if key in found]
+
+    def named(self, key: Iterable[str]) -> Key:
+        """A cell's key in the words of the page."""
+        return tuple(self.called.get(one, one) for one in key)
 
     def rows(self, key: Key, method: str) -> list[Row]:
         """Those of a cell and a method."""
@@ -85,12 +100,9 @@ class Cells:
         return Gap(float(found.mean()), error, len(found), paired_t(found.tolist()))
 
     def note(self, key: Key, method: str) -> str:
-        """How many epochs and runs a number is of."""
+        """How many epochs a number is of."""
         own = self.rows(key, method)
-        if not own:
-            return ""
-        epochs = {int(row.metrics["epochs"]) for row in own}
-        return f"{counted(max(epochs), 'epoch')}, {counted(len(own), 'run')}"
+        return counted(max(int(row.metrics["epochs"]) for row in own), "epoch") if own else ""
 
 
 def gaps_grid(
@@ -104,7 +116,9 @@ def gaps_grid(
                 error = "" if gap.error is None else f"{gap.error:.2f}"
                 p_value = p_value_text(gap.p_value if gap.pairs > 1 else None)
                 what = f"{names[first]} less {names[second]}"
-                lines.append((*key, what, signed(gap.mean), error, f"{gap.pairs}", p_value))
+                lines.append(
+                    (*cells.named(key), what, signed(gap.mean), error, f"{gap.pairs}", p_value)
+                )
     return layout.grid("gaps", lines)
 
 
@@ -119,7 +133,12 @@ def cost_section(layout: Layout, cells: Cells, names: Mapping[str, str]) -> Sect
                 numbers = (cell["epochs"], cell["rows"], len(own))
                 lines.append(
                     (
-                        *(*cell["key"], name, cell["network"], *(f"{one:,}" for one in numbers)),
+                        *(
+                            *cells.named(cell["key"]),
+                            name,
+                            cell["network"],
+                            *(f"{one:,}" for one in numbers),
+                        ),
                         *(duration(float(np.mean(seconds))), f"{sum(seconds) / 3600:.2f}"),
                     )
                 )
@@ -142,7 +161,7 @@ def _curve(cells: Cells, key: Key, names: Mapping[str, str]) -> Panel:
             epochs = [*range(1, shortest + 1)]
             marker = "." * (shortest == 1)
             lines.append(Line(epochs, mean.tolist(), name, look[method].colour, marker))
-    return Panel(", ".join(key), lines, "epoch", "training accuracy (%)")
+    return Panel(", ".join(cells.named(key)), lines, "epoch", "training accuracy (%)")
 
 
 def layout_of(folder: str, name: str, facts: Mapping[str, Any], **words: Any) -> Layout:

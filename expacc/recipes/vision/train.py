@@ -358,4 +358,9 @@ def minutes_of(work: Sequence[Ask], sets: Mapping[str, ImageSet], device: str) -
         runs = len(ask["folds"]) * len(ask["seeds"]) * len(ask["settings"])
         tested = runs * len((images.test or images).targets[: ask["test_rows"]]) / 3
         total += flops(ask["network"], *shape) * (passes * runs * rows + tested)
-    return total / (_CORES if device == "cpu" else _CARD) / 60
+    return minutes_for(total, device)
+
+
+def minutes_for(operations: float, device: str) -> float:
+    """How long so many floating-point operations take on one GPU, or on two cores."""
+    return operations / (_CORES if device == "cpu" else _CARD) / 60
