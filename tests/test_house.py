@@ -105,8 +105,8 @@ def test_no_module_imports_itself_by_way_of_others():
 EXTRAS = {
     "boosting": {"numpy", "scipy", "sklearn", "lightgbm", "xgboost"},
     "cli": {"typer", "rich"},
-    "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn", "threadpoolctl"},
-    "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
+    "compare": {"numpy", "scipy", "matplotlib", "rich", "safetensors", "sklearn", "threadpoolctl"},
+    "data": {"PIL", "numpy", "pyarrow", "python_calamine", "sklearn", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
     "recipes": {"PIL", "markdown_it", "markupsafe", "matplotlib", "numpy", "scipy", "sklearn"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},

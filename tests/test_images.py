@@ -52,7 +52,10 @@ def hostile(folder):
         "cut.jpg": (whole[: len(whole) // 2], "truncated"),
         "head.jpg": (whole[:20], "it"),
         "bomb.png": (png(100_000, 100_000), "100,000 × 100,000 pixels, more than 100,000,000"),
-        "text.png": (b"<!DOCTYPE html><p>404", "it is no picture; it begins with b'<!DOCTYPE"),
+        "text.png": (
+            b"<!DOCTYPE html><p>404",
+            "it is no picture, or damaged; it begins with b'<!DOCTYPE",
+        ),
         "drawing.svg": (b"<?xml version='1.0'?><svg width='9'/>", "SVG is not read"),
         "phone.heic": (b"\0\0\0\x18ftypheic" + bytes(40), "HEIC and AVIF are not read"),
         "no_data.png": (png(8, 8), "it"),

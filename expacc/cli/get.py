@@ -2,36 +2,17 @@
 
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument, Option
-
-from expacc.cli.options import Debug, Json, Quiet
 from expacc.cli.screen import Screen, shell, shown_path
 from expacc.plain import UsageError
 
-EPILOG = """\b
-Examples:
-  expacc get cifar10 --to data
-  expacc compare data/cifar-10-batches-bin
-The same command again goes on where it broke off. A proxy is taken from
-HTTPS_PROXY and HTTP_PROXY."""
 
-
-def get(
-    name: Annotated[
-        str | None, Argument(metavar="NAME", help="A data set; without it, all are listed.")
-    ] = None,
-    to: Annotated[Path, Option("--to", metavar="FOLDER", help="Default: data.")] = Path("data"),
-    quiet: Quiet = False,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Fetch cifar10, mnist … from the official address, checked by a digest."""
+def get(name: str | None, to: Path, screen: Screen) -> None:
+    """Fetch a data set, or list them all, and say what to do with it."""
     from expacc.data.download import get as fetch
     from expacc.data.official import OFFICIAL
 
-    screen = Screen(quiet=quiet, as_json=as_json)
     if name is None:
         for key, one in OFFICIAL.items():
             size = sum(file.bytes for file in one.files)

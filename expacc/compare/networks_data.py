@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from expacc.plain import UsageError
 from expacc.training import Augment, ResidentData
+from expacc.training.progress import Bar, progress_bar
 
 Labels = NDArray[np.int64]
 LARGEST = 8 << 30  # bytes of a data set that is read into memory at once
@@ -131,12 +132,13 @@ class _Relabelled(Dataset[Any]):
         return self.rows_of[int(self.rows[place])][0], int(self.labels[place])
 
 
-def read_rows(data: Any, name: str) -> NetworkRows:
+def read_rows(data: Any, name: str, *, progress: bool = False) -> NetworkRows:
     """Rows of tensors or arrays (inputs, labels), a Dataset or a DataLoader.
 
     Args:
         data: as given.
         name: of the argument, for the sentence.
+        progress: show how far the reading is.
 
     Raises:
         UsageError: it is something else, empty, or has labels that are no class numbers.
@@ -163,7 +165,8 @@ def read_rows(data: Any, name: str) -> NetworkRows:
             )
         rows = NetworkRows(inputs, labels, loader)
     else:
-        rows = _from_dataset(source, loader, name)
+        with progress_bar(total=len(source), title=f"reading {name}", enabled=progress) as bar:
+            rows = _from_dataset(source, loader, name, bar)
     if not len(rows):
         raise UsageError(f"{name} must hold at least one row; got none.")
     return rows
@@ -210,7 +213,7 @@ def read_labels(value: Any, name: str) -> Labels:
     return labels.astype(np.int64)
 
 
-def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str) -> NetworkRows:
+def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str, bar: Bar) -> NetworkRows:
     """A data set, read into memory if its rows are tensors that stay as they are."""
     if not len(source):
         return NetworkRows(source, np.zeros(0, np.int64), loader)
@@ -225,7 +228,7 @@ def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str) -> Net
         size = torch.as_tensor(first[0]).nbytes * len(source)
         shapes = {tuple(np.shape(source[place][0])) for place in (0, len(source) - 1)}
         if size <= LARGEST and len(shapes) == 1:
-            pairs = [source[place] for place in range(len(source))]
+            pairs = [_told(source[place], bar) for place in range(len(source))]
             inputs = torch.stack([torch.as_tensor(pair[0]) for pair in pairs])
             labels = [_number(pair[1]) for pair in pairs]
             return NetworkRows(_inputs(inputs, name), read_labels(np.array(labels), name), loader)
@@ -233,8 +236,13 @@ def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str) -> Net
         known = getattr(source, attribute, None)
         if known is not None and not callable(known) and len(known) == len(source):
             return NetworkRows(source, read_labels(known, name), loader)
-    labels = [_number(source[place][1]) for place in range(len(source))]
+    labels = [_number(_told(source[place], bar)[1]) for place in range(len(source))]
     return NetworkRows(source, read_labels(np.array(labels), name), loader)
+
+
+def _told(row: Any, bar: Bar) -> Any:
+    bar.update(bar.done + 1)
+    return row
 
 
 def _number(label: Any) -> Any:

@@ -19,6 +19,7 @@ from expacc.runner.rows import Predictions
 from expacc.training import EpochRecord, ResidentData
 from expacc.training.epochs import PRECISIONS
 
+MOST_WATCHED = 4096  # wrong labels: enough to know their share to a point
 WRONG = "wrong_label"  # what is watched: how many wrong labels are learnt
 
 
@@ -57,10 +58,14 @@ class Reader:
         return self._of(self.parts.held)
 
     def wrong(self) -> dict[str, Any]:
-        """Training rows whose label was spoilt, with that label; nothing without noise."""
+        """Training rows whose label was spoilt, with that label; nothing without noise.
+
+        Of many some, at even distances: they are looked at after every epoch.
+        """
         own = self.parts.train
         wrong = own[self.parts.labels[own] != self.plan.labels[own]]
-        return {WRONG: self._of(wrong)} if len(wrong) else {}
+        places = np.linspace(0, len(wrong) - 1, min(len(wrong), MOST_WATCHED)).astype(np.int64)
+        return {WRONG: self._of(wrong[places])} if len(wrong) else {}
 
     def score(
         self, model: nn.Module, calibration: Calibration

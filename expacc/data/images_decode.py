@@ -57,7 +57,7 @@ def read_pictures(
             f"{count:,} pictures of {size} × {size} are more than {MOST_BYTES:,} bytes; "
             "choose a smaller one.",
         )
-    images = np.empty((count, size * size * 3), np.uint8)
+    images = np.zeros((count, size * size * 3), np.uint8)
     read = np.zeros(count, np.bool_)
     said: dict[str, int] = {}
     refused: dict[str, str] = {}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from expacc.data.images_arrays import Found, is_idx, read_cifar, read_idx_files
 from expacc.data.images_folder import class_folders, entries, is_picture, part_folders
-from expacc.data.images_npz import read_mat, read_npz
+from expacc.data.images_mat import read_mat
+from expacc.data.images_npz import read_npz
 from expacc.data.options import TableError
 
 _PICKLED = ("batches.meta", "data_batch_1", "cifar-10-python.tar.gz", "cifar-100-python.tar.gz")
@@ -50,8 +51,9 @@ def image_kind(data: str | Path) -> str | None:
     found = class_folders(train or path)
     if len(found) > 1:
         return "folder"
-    loose = [name for name, one in files.items() if is_picture(one)]
-    if loose or (found and not files) or train:
+    beside = entries(train)[0] if train else files
+    loose = [name for name, one in beside.items() if is_picture(one)]
+    if (loose or found) and all(map(is_picture, files.values())):  # else there may be tables
         where = f"{path.name}/{Path(train).name}" if train else path.absolute().name
         seen = [f"the folder {name!r} with pictures" for name in found]
         seen += [f"{len(loose):,} pictures without a folder, such as {loose[0]!r}"] if loose else []

@@ -1,8 +1,7 @@
-"""Sets of pictures in .npz files and SVHN's .mat; nothing is unpickled."""
+"""Sets of pictures in .npz files; nothing is unpickled."""
 
 import re
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.data.images_arrays import MOST_BYTES, Found, Part, part_of, places
-from expacc.data.options import TableError, need
+from expacc.data.options import TableError
 
 _HELD = ("val", "valid", "validation", "dev")
 _IMAGES, _LABELS = ("x", "images", "image", "data"), ("y", "labels", "label", "targets", "target")
@@ -75,31 +74,3 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     except Exception as error:  # of zip, of zlib, of the header
         raise TableError(path.name, f"it must be an npz file, undamaged ({error}).") from None
     return arrays
-
-
-def read_mat(paths: Sequence[Path]) -> Found:
-    """SVHN's cropped digits: X (32, 32, 3, N) and y (N, 1), where 10 stands for 0."""
-    reader = need("scipy.io", "reading .mat files")
-    parts: dict[str, Part] = {}
-    for path in paths:
-        part = part_of(path.name) or ("test" if "train" in parts else "train")
-        try:
-            listed = {name: (shape, kind) for name, shape, kind in reader.whosmat(path)}
-            shape, kind = listed.get("X", ((), ""))
-            size = int(np.prod(shape, dtype=object))
-            if len(shape) != 4 or kind != "uint8" or "y" not in listed or size > MOST_BYTES:
-                got = ", ".join(f"{name} {shape} {kind}" for name, (shape, kind) in listed.items())
-                raise TableError(path.name, f"it must hold X (H, W, C, N) and y; got {got[:200]}.")
-            held = reader.loadmat(path, variable_names=["X", "y"])
-        except NotImplementedError:
-            raise TableError(path.name, "it is MATLAB 7.3; save it with -v7.") from None
-        except TableError:
-            raise
-        except Exception as error:
-            raise TableError(path.name, f"it must be a .mat file, undamaged ({error}).") from None
-        labels = np.asarray(held["y"]).ravel()
-        images = np.asarray(held["X"]).transpose(3, 0, 1, 2)
-        if path.stem.endswith("_32x32") and labels.size and labels.max() == 10:
-            labels = labels % 10
-        parts[part] = Part(images, labels, places(path.name, len(images)))
-    return Found(parts)

@@ -62,7 +62,7 @@ def decode(data: bytes, size: int) -> tuple[bytes, list[str]]:
     try:
         picture: Any = Image.open(io.BytesIO(data), formats=FORMATS)
     except UnidentifiedImageError:
-        raise Refused(f"it is no picture; it begins with {data[:12]!r}") from None
+        raise Refused(f"it is no picture, or damaged; it begins with {data[:12]!r}") from None
     width, height = picture.size
     if width * height > MOST_PIXELS:
         raise Refused(f"{width:,} × {height:,} pixels, more than {MOST_PIXELS:,} in all")

@@ -11,8 +11,9 @@ from scipy import optimize, stats
 from expacc.stats.one_table import ALL_EQUAL, PairedTest
 from expacc.stats.p_values import Floats, check_share, read_numbers
 
-ONE_SEED = "one run of each cannot say what another seed would give: run at least two seeds"
-_LEAST = 1e-300  # of a p-value
+LEAST_SEEDS = 3
+FEW_SEEDS = "fewer than three runs do not show how much chance there is in one: run at least three"
+_LEAST = 1e-100  # of a p-value: quantiles far beyond are not right in scipy
 
 
 def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
@@ -22,7 +23,7 @@ def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
     seeds; over seeds, of a seed's mean over the rows. What both hold, that single rows turn out
     this way or that in single runs, is counted twice, which errs on the careful side. The critical
     value is Cochran's: the mean of the two t quantiles, each weighted by its variance; with few
-    seeds Satterthwaite's would be too small. One seed makes no claim.
+    seeds Satterthwaite's would be too small. Fewer than three seeds make no claim.
 
     Args:
         gains: for each seed and test row, right with the method (1 or 0) less right with the
@@ -36,7 +37,7 @@ def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
         >>> steady = [[1, 0, 0, 1, 0, 1, 1, 0, 1, 0] * 10] * 3
         >>> paired_runs(steady).p_value < 0.001
         True
-        >>> paired_runs([[1] * 10, [-1] * 10]).p_value
+        >>> paired_runs([[1] * 10, [-1] * 10, [0] * 10]).p_value
         1.0
 
     Reference:
@@ -51,8 +52,8 @@ def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
     confidence = check_share("confidence", confidence)
     seeds, rows = table.shape
     test, difference = "paired runs", float(table.mean())
-    if seeds < 2 or rows < 2:
-        return PairedTest(test, 0.0, 1.0, (), difference, (-1.0, 1.0), ONE_SEED)
+    if seeds < LEAST_SEEDS or rows < 2:
+        return PairedTest(test, 0.0, 1.0, (), difference, (-1.0, 1.0), FEW_SEEDS)
     freedom = (float(rows - 1), float(seeds - 1))
     if not table.any():
         return PairedTest(test, 0.0, 1.0, freedom, 0.0, (0.0, 0.0), ALL_EQUAL)
