@@ -69,7 +69,7 @@ class CtrlC:
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 Best = Callable[[Sequence[Row]], str]
-# Gives the replies of items as they are done, and between them how many runs are under way.
+# Gives the replies of items as they are done, parts of them to keep, and how many runs go on.
 Replies = Iterator[tuple[WorkItem, Reply | bytes] | float | None]
 Source = Callable[[Sequence[WorkItem], Callable[[], bool]], Replies]
 
