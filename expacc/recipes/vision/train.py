@@ -337,7 +337,8 @@ def flops(network: str, classes: int, channels: int, size: int) -> float:
     return 3.0 * int(counter.get_total_flops())
 
 
-_CARD, _CORES = 60e12, 0.3e12  # operations a second in training: a GPU of 2024, and two cores
+# Operations a second in training: of M3 on an H200, four runs side by side; and of two cores.
+_CARD, _CORES = 60e12, 0.3e12
 
 
 def minutes_of(work: Sequence[Ask], sets: Mapping[str, ImageSet], device: str) -> float:
