@@ -1,40 +1,17 @@
-"""Options and arguments that several commands have, and how the work is done that they ask for."""
+"""How the work of a command is done: where, by how many, and who is told."""
 
 import shlex
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from expacc.cli.screen import shown_path
 from expacc.plain import Report, UsageError
 
-Data = Annotated[
-    list[str],
-    Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
-]
-OneData = Annotated[str, Argument(metavar="DATA", help="A table's file, or a built-in name.")]
-Folder = Annotated[Path, Argument(metavar="DIR", help="The folder of a study.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")]
-Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
-Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
-Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
-Workers = Annotated[
-    int | None,
-    Option("--workers", metavar="N", help="Default: one a core or GPU."),
-]
-Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
-Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
-Hidden = Annotated[
-    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units; default: 64.")
-]
-Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
 ReportTo = Annotated[
     str | None,
     Option("--report-to", metavar="TRACKER", help="tensorboard, mlflow or wandb."),
@@ -45,12 +22,6 @@ GpusPerRun = Annotated[
     float | None,
     Option("--gpus-per-run", metavar="X", help="Of a Ray cluster, as 0.25; default: 1."),
 ]
-
-
-def out_option(default: str, metavar: str = "DIR") -> Any:
-    """``--out``, with what it is by default."""
-    text = f"Default: {default}."
-    return Annotated[Path | None, Option("--out", "-o", metavar=metavar, help=text)]
 
 
 class Interrupted(Exception):
