@@ -129,6 +129,12 @@ USES = {
     "compare": "import tempfile; from expacc.cli import main;"
     "words = 'compare iris --folds 2 --trials 1 --losses focal --references none --out'.split();"
     "assert main([*words, tempfile.mkdtemp() + '/study']) == 0",
+    "images": "import pathlib, tempfile; from PIL import Image;"
+    "from expacc.data.images import read_images; place = pathlib.Path(tempfile.mkdtemp());"
+    "[(place / name).mkdir() for name in 'ab'];"
+    "[Image.new('RGB', (8, 8), (9 * n, 0, 0)).save(place / 'ab'[n % 2] / f'{n}.png')"
+    " for n in range(12)];"
+    "assert read_images(str(place)).classes",
     "boosting": X_Y
     + "from expacc.boosting import BoostedClassifier as B; B(n_estimators=5).fit(X, Y).predict(X)",
     "ray": "import tempfile; from expacc.cli import main;"

@@ -94,6 +94,28 @@ def test_compare_reports_running_means(quick, tmp_path, capsys):
     assert "report-to must be tensorboard, mlflow, wandb; got 'papyrus'" in capsys.readouterr().err
 
 
+def test_compare_networks_reports(tmp_path):
+    from expacc import compare_networks
+
+    told = []
+    compare_networks(
+        network,
+        (torch.cat([x for x, _ in batches(20)]), torch.cat([y for _, y in batches(20)])),
+        losses=["leaky_expected_error"],
+        epochs=1,
+        trials=1,
+        seeds=2,
+        folds=2,
+        device="cpu",
+        out=tmp_path,
+        progress=False,
+        report=lambda step, numbers: told.append((step, numbers)),
+    )
+    steps = [step for step, _ in told]
+    assert steps == sorted(steps)
+    assert {"accuracy/leaky_expected_error", "accuracy/cross_entropy"} <= told[-1][1].keys()
+
+
 def final(loss, accuracy, noise=0.0):
     metrics = {"accuracy": accuracy}
     return Row(f"{loss}{accuracy}", "i", "final", "t", loss, "1", noise=noise, metrics=metrics)

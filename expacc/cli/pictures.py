@@ -59,8 +59,7 @@ def compare(
     from expacc.data.images import read_images
     from expacc.training.progress import progress_bar
 
-    if how.report_to is not None or how.gpus:  # which refuses a share of a GPU without Ray
-        raise UsageError(f"--report-to must be left out for pictures; got {how.report_to!r}.")
+    _ = how.gpus  # which refuses a share of a GPU without Ray
     screen.begins(f"Reading {data} …")
     with progress_bar(total=1, title="pictures", enabled=screen.progress) as bar:
 
@@ -77,9 +76,10 @@ def compare(
     out = how.out or Path(f"expacc-{images.name}")
     arguments = arguments_of(images, asked)
     try:
-        with how.resumable(out):
+        with how.resumable(out), how.tracker(out) as report:
             found = compare_networks(
                 **arguments,
+                report=report,
                 out=out,
                 pictures=_large(data, images),
                 resume=not how.overwrite,

@@ -35,10 +35,11 @@ from expacc.compare.pictures import Draw, draw_bytes, thumbnails
 from expacc.compare.record import GIVEN, NETWORK, TEST_SET, StudyRecord, TableFacts
 from expacc.compare.study import load_record
 from expacc.compare.suspects import pack_names
-from expacc.plain import UsageError, check_choice
-from expacc.report.words import NULL, STOPPED
+from expacc.plain import Report, UsageError, check_choice
+from expacc.report.words import NULL, STOPPED, loss_name
 from expacc.runner.engine import run_items
 from expacc.runner.items import WorkItem
+from expacc.runner.rows import RunningScores
 from expacc.runner.store import Store
 from expacc.training import Augment
 from expacc.training.loaders import find_device
@@ -126,6 +127,7 @@ def compare_networks(
     out: str | os.PathLike[str] = "network-study",
     resume: bool = True,
     progress: bool = True,
+    report: Report | None = None,
     before: Callable[[NetworkStudy], object] | None = None,
     command: str = "",
 ) -> NetworkComparison:
@@ -173,6 +175,7 @@ def compare_networks(
         out: folder of the study and its report.
         resume: False begins anew and deletes what is there.
         progress: show a bar on stderr.
+        report: called as runs are done, with their number and the mean accuracy of each loss.
         before: called with what will run, before it does; what it raises stops the study.
         command: what was typed, for the report.
 
@@ -306,11 +309,17 @@ def compare_networks(
     if before is not None:
         before(study)
     draw = pictures or draw_bytes(rows.inputs, None if tested is None else tested.inputs)
-    return _run(study, draw, command, resume=resume, progress=progress)
+    return _run(study, draw, command, resume=resume, progress=progress, report=report)
 
 
 def _run(
-    study: NetworkStudy, draw: Draw | None, command: str, *, resume: bool, progress: bool
+    study: NetworkStudy,
+    draw: Draw | None,
+    command: str,
+    *,
+    resume: bool,
+    progress: bool,
+    report: Report | None,
 ) -> NetworkComparison:
     plan = study.plan
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -330,6 +339,7 @@ def _run(
             Runs(plan, store.rows()),
             failed_rows=failed_runs,
             progress=progress,
+            best=RunningScores(loss_name, report),
         )
         store.set_note("seconds", before + outcome.seconds)
         store.set_note("command", command)
