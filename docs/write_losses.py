@@ -13,6 +13,7 @@ from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
 from expacc.registry import SPECS
+from expacc.registry.spec import LossSpec
 
 # Types by the names that the stub gives them.
 TYPES = {
@@ -99,19 +100,33 @@ def number(value: object) -> str:
     return "–" if value is None else f"{value:g}"
 
 
-def page() -> str:
+def parameter_rows(spec: LossSpec) -> list[tuple[str, ...]]:
+    """Of each parameter: loss, name, where it starts, for 100 classes, what is searched."""
+    rows = []
+    for name in dict.fromkeys([*spec.defaults, *spec.search]):
+        low, high, usual = map(number, spec.search.get(name, (None, None, None)))
+        start = number(spec.defaults[name]) if name in spec.defaults else "–"
+        searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
+        many = number(spec.hundred[name]) if name in spec.hundred else ""
+        rows.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
+    return rows
+
+
+def page(*, linked: bool = False) -> str:
+    """``linked``: with a link to the page that the site has of each loss."""
     losses = [
-        (code(spec.function), code(spec.module), spec.formula, spec.source, spec.when)
+        (
+            f"[{code(spec.function or spec.module)}](losses/{spec.name}.md)"
+            if linked
+            else code(spec.function),
+            code(spec.module),
+            spec.formula,
+            spec.source,
+            spec.when,
+        )
         for spec in SPECS.values()
     ]
-    parameters = []
-    for spec in SPECS.values():
-        for name in dict.fromkeys([*spec.defaults, *spec.search]):
-            low, high, usual = map(number, spec.search.get(name, (None, None, None)))
-            start = number(spec.defaults[name]) if name in spec.defaults else "–"
-            searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
-            many = number(spec.hundred[name]) if name in spec.hundred else ""
-            parameters.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
+    parameters = [row for spec in SPECS.values() for row in parameter_rows(spec)]
     return PAGE.format(
         losses=table(("function", "Module", "per row", "source", "when"), losses),
         parameters=table(("loss", "parameter", "start", "100 classes", "searched"), parameters),
