@@ -1,0 +1,182 @@
+"""The site: a page for each loss, every table of the papers, links that lead somewhere."""
+
+import re
+from pathlib import Path
+
+import pytest
+import write_site
+from pages import curve, links, losses, measured, papers
+from pages.formula import mathml
+
+from expacc.recipes.recipe import recipes
+from expacc.registry import SPECS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+# ---------------------------------------------------------------------- formulas
+
+
+def text_of(element: str) -> str:
+    return re.sub(r"<[^>]+>|\s", "", element)
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
+def test_a_formula_keeps_every_sign(spec):
+    """Brackets that a bar, a power or a root makes needless go; nothing else does."""
+    pieces = mathml(spec.formula, losses.own_names(spec))
+    for piece in pieces:
+        assert re.findall(r"<(?!/)", piece).__len__() == len(re.findall(r"</", piece)) + len(
+            re.findall(r"/>", piece)
+        )
+    shown = "".join(map(text_of, pieces)).replace("&#x27;", "'")
+    plain = spec.formula.replace("²", "2").replace("Σ", "∑")
+    gone = r"[\s()_^/`,{}√]"
+    assert re.sub(gone, "", shown) == re.sub(gone, "", plain)
+
+
+def test_formulas_are_set_as_meant():
+    (quotient,) = mathml("(1 − p^q)/q")
+    assert "<mfrac><mrow><mn>1</mn><mo>−</mo><msup>" in quotient
+    assert "(" not in text_of(quotient)
+    first, second = mathml("f(p)/Σ_j f(p_j), f(p) = (1 − p)^gamma·log p", frozenset({"gamma"}))
+    assert "<munder>" in first
+    assert '<mi class="argument">gamma</mi>' in second
+    assert text_of(mathml("((a + 1)^q − (a + p)^q)/q")[0]) == "(a+1)q−(a+p)qq"
+    with pytest.raises(ValueError, match="close"):
+        mathml("(1 − p")
+
+
+def test_a_picture_shows_the_loss():
+    """The leaky expected error at p = 0.5: 0.5 + 0.1 log 2, and its pull (p + leak)(1 − p)."""
+    loss, pull = curve.curves(SPECS["leaky_expected_error"])
+    assert min(loss, key=lambda point: abs(point[0] - 0.5))[1] == pytest.approx(0.56931, abs=1e-4)
+    assert max(pull, key=lambda point: point[1])[0] == pytest.approx(0.45, abs=0.006)
+    for spec in SPECS.values():
+        drawn = curve.picture(spec)
+        assert drawn.count("<svg") == (2 if curve.curves(spec) else 0)
+        assert "nan" not in drawn
+
+
+# ---------------------------------------------------------------------- pages
+
+
+def test_every_loss_has_a_page_in_full():
+    pages = losses.pages()
+    listed = [path for _, entries in losses.navigation() for _, path in entries]
+    assert sorted(listed) == sorted(pages) == sorted(f"losses/{name}.md" for name in SPECS)
+    for name, text in pages.items():
+        places = [
+            text.find(f"\n## {heading}\n")
+            for heading in (
+                "Equation",
+                "Implementation notes",
+                "Settings",
+                "Where it helped",
+                "Arguments",
+            )
+        ]
+        assert "## Where it helped, and where not" in text
+        assert places[0] > 0, name
+        assert "**Gradient**" in text
+        assert "**Source**" in text
+
+
+def test_what_a_page_says_was_measured():
+    text = measured.measured(SPECS["leaky_expected_error"])
+    for words in ("+1.92 ± 0.33", "| fashion-mnist pairs | CNN, 12 epochs | 40 % | 70.4 | 80.5 |"):
+        assert words in text
+    assert "does not hold" in text  # gains and non-gains alike
+    assert "claim nothing" in measured.measured(SPECS["jensen_shannon"])
+    page = (ROOT / "docs/which-loss.md").read_text()
+    found = page.split("<!-- contest -->")[1].split("<!-- /contest -->")[0]
+    assert found.strip() == measured.contest_table(), "put measured.contest_table() there"
+
+
+# ---------------------------------------------------------------------- the papers
+
+OF_PAPER = {"leaky": "leaky expected error", "mixing": "mixing", "exact": "EXACT", "blog": "blog"}
+
+
+def test_every_table_and_figure_is_listed():
+    found = papers.listed()
+    for key, source in found["source"].items():
+        own = [item["number"] for item in found["item"] if item["source"] == key]
+        wanted = [
+            f"{kind} {place + 1}"
+            for kind, count in (("Figure", source["figures"]), ("Table", source["tables"]))
+            for place in range(count)
+        ]
+        assert [name for name in own if re.fullmatch(r"(Table|Figure) \d+", name)] == wanted
+        assert len({*own}) == len(own)
+    counts = {key: (one["tables"], one["figures"]) for key, one in found["source"].items()}
+    assert counts == {"leaky": (7, 4), "mixing": (6, 3), "exact": (8, 10), "blog": (0, 0)}
+
+
+def test_every_item_has_a_recipe_or_a_reason():
+    found = papers.listed()["item"]
+    for item in found:
+        assert ("recipe" in item) != ("without" in item), item["number"]
+        assert item["shows"].endswith(".")
+        if "recipe" in item:
+            assert item["recipe"] in recipes()
+            assert papers.verdict(item)[0], (
+                f"{item['number']}: no result of {item['recipe']} is its own"
+            )
+    used = {item.get("recipe") for item in found}
+    ours = {one.name for one in recipes().values() if one.paper in OF_PAPER.values()}
+    assert ours <= used, f"docs/papers.toml lists no table of {ours - used}"
+
+
+def test_verdicts_are_those_of_the_results():
+    items = {(one["source"], one["number"]): one for one in papers.listed()["item"]}
+    words, ours = papers.verdict(items["exact", "Table 2"])
+    assert "25 of 28 numbers as in the paper" in words
+    assert "+0.45" in ours
+    assert "does not hold" in papers.verdict(items["exact", "Table 8"])[0]
+    assert papers.verdict(items["exact", "Figure 3"])[0].startswith("drawn again")
+
+
+# ---------------------------------------------------------------------- the site
+
+
+def test_pages_that_are_not_there_are_not_in_the_navigation():
+    settings = (ROOT / "mkdocs.yml").read_text()
+    shown = write_site.navigation(settings, {"index.md", "losses.md"})
+    assert "index.md" in shown
+    assert '- "leaky expected error": losses/leaky_expected_error.md' in shown
+    assert "networks.md" not in shown
+
+
+def test_links_of_the_root_lead_to_pages():
+    page = ROOT / "docs" / "reliability.md"
+    assert "](security.md)" in write_site.text_of(page)
+    assert "<!-- run" not in write_site.text_of(ROOT / "docs" / "index.md")
+
+
+def test_broken_links_are_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there">1</a><a href="b.html#gone">2</a><a href="c.html">3</a>'
+        '<a href="https://x.org">4</a><script src="https://x.org/y.js"></script><a href="#q">5</a>'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="there">b</h1>')
+    assert links.broken(tmp_path) == [
+        "a.html fetches https://x.org/y.js",
+        "a.html → b.html#gone: there is no such place",
+        "a.html → c.html: there is no such page",
+        "a.html → #q: there is no such place",
+    ]
+
+
+def test_the_site_is_written_once(tmp_path):
+    assert write_site.write(tmp_path) > 80
+    assert write_site.write(tmp_path) == 0
+    (tmp_path / "docs" / "old.md").write_text("x")
+    write_site.write(tmp_path)
+    assert not (tmp_path / "docs" / "old.md").exists()
+    text = (tmp_path / "mkdocs.yml").read_text()
+    for path in re.findall(r": ([\w/-]+\.md)$", text, re.M):
+        assert (tmp_path / "docs" / path).exists(), path
+    named = {*re.findall(r": ([\w/-]+\.md)$", text, re.M)}
+    pages = {str(path.relative_to(tmp_path / "docs")) for path in (tmp_path / "docs").rglob("*.md")}
+    assert pages == named, f"in no place of mkdocs.yml's navigation: {pages - named}"
