@@ -3,9 +3,9 @@
     python docs/write_site.py           # once; `make docs` then builds build/site
     python docs/write_site.py --watch   # again whenever a page changes, for `make docs-serve`
 
-Pages written by hand are copied, with links to files of the repository's root turned to their pages.
-Pages of the losses, the papers and the reference are made from the registry, the results and the
-docstrings.
+Pages written by hand are copied, with links to files of the repository's root turned to their
+pages. Pages of the losses, the papers and the reference are made from the registry, the results
+and the docstrings.
 """
 
 import re
@@ -95,12 +95,8 @@ def main(arguments: list[str]) -> None:
     print(f"{write(build)} pages written to {build / 'docs'}")
     seen: dict[Path, float] | None = None
     while "--watch" in arguments:
-        files = [
-            ROOT / "mkdocs.yml",
-            *(ROOT / name for name in FROM_ROOT),
-            *DOCS.rglob("*.md"),
-            *DOCS.rglob("*.css"),
-        ]
+        files = [ROOT / name for name in ("mkdocs.yml", *FROM_ROOT)]
+        files += [path for path in DOCS.rglob("*") if path.suffix in COPIED]
         times = {path: path.stat().st_mtime for path in files if path.exists()}
         if seen is not None and times != seen:
             print(f"{write(build)} pages written", flush=True)
