@@ -112,18 +112,9 @@ def parameter_rows(spec: LossSpec) -> list[tuple[str, ...]]:
     return rows
 
 
-def page(*, linked: bool = False) -> str:
-    """``linked``: with a link to the page that the site has of each loss."""
+def page() -> str:
     losses = [
-        (
-            f"[{code(spec.function or spec.module)}](losses/{spec.name}.md)"
-            if linked
-            else code(spec.function),
-            code(spec.module),
-            spec.formula,
-            spec.source,
-            spec.when,
-        )
+        (code(spec.function), code(spec.module), spec.formula, spec.source, spec.when)
         for spec in SPECS.values()
     ]
     parameters = [row for spec in SPECS.values() for row in parameter_rows(spec)]

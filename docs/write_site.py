@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-import write_losses
 from pages import curve, losses, papers, reference
 
 from expacc.registry import SPECS
@@ -66,7 +65,6 @@ def pages() -> dict[str, str | bytes]:
             name = str(path.relative_to(DOCS))
             found[name] = text_of(path) if path.suffix == ".md" else path.read_bytes()
     found |= {page: text_of(ROOT / name) for name, page in FROM_ROOT.items()}
-    found["losses.md"] = write_losses.page(linked=True)
     found |= losses.pages() | papers.pages() | reference.pages()
     return found
 
@@ -91,15 +89,15 @@ def write(build: Path) -> int:
 
 
 def main(arguments: list[str]) -> None:
-    build = ROOT / "build"
-    print(f"{write(build)} pages written to {build / 'docs'}")
-    seen: dict[Path, float] | None = None
-    while "--watch" in arguments:
+    seen: dict[Path, float] = {}
+    while True:
         files = [ROOT / name for name in ("mkdocs.yml", *FROM_ROOT)]
         files += [path for path in DOCS.rglob("*") if path.suffix in COPIED]
-        times = {path: path.stat().st_mtime for path in files if path.exists()}
-        if seen is not None and times != seen:
-            print(f"{write(build)} pages written", flush=True)
+        times = {path: path.stat().st_mtime for path in files}
+        if times != seen:
+            print(f"{write(ROOT / 'build')} pages written to build/docs", flush=True)
+        if "--watch" not in arguments:
+            return
         seen = times
         time.sleep(1)
 

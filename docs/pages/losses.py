@@ -46,6 +46,18 @@ def sections(text: str) -> dict[str, str]:
     return {"": bodies[0], **dict(zip(parts[1::2], bodies[2::2], strict=True))}
 
 
+# z_j, Σ_j, ∏_{i≠y}, dL/dlogits_j; e^u, p^(1 + q): but not ce_weight.
+_SUBSCRIPT = re.compile(
+    r"(?<![\w.])(d?logits|d?features|centre|log|exp|max|F1|[^\W\d_]|∏|d[a-z])"
+    r"_(?:\{([^}]*)\}|(\w+))"
+)
+_POWER = re.compile(r"\^(?:\(((?:[^()]|\([^()]*\))*)\)|\{([^}]*)\}|(-?\w+))")
+
+
+def _raised(found: re.Match[str]) -> str:
+    return f"<sup>{''.join(filter(None, found.groups())).replace('-', '−')}</sup>"
+
+
 def prose(text: str) -> str:
     """The words of a docstring as Markdown that shows them as they are."""
     pieces = re.split(r"(``.+?``|`[^`]+`)", text)
@@ -53,8 +65,13 @@ def prose(text: str) -> str:
         if place % 2:
             pieces[place] = f"`{piece.strip('`')}`"
         else:
-            quoted = re.sub(r"([\\*_\[\]|{}#])", r"\\\1", escape(piece, quote=False))
-            pieces[place] = re.sub(r"(?<![\w)])-(?=[\w(Σ∫])|(?<= )-(?= )", "−", quoted)
+            shown = _SUBSCRIPT.sub(r"\1<sub>\2\3</sub>", escape(piece, quote=False))
+            shown = _POWER.sub(
+                lambda one: f"<sup>{''.join(filter(None, one.groups())).replace('-', '−')}</sup>",
+                shown,
+            )
+            shown = re.sub(r"(?<![\w)])-(?=[\w(Σ∫])|(?<= )-(?= )|(?<=<sup>)-", "−", shown)
+            pieces[place] = re.sub(r"([\\*_\[\]|{}#])", r"\\\1", shown)
     return "".join(pieces)
 
 
@@ -154,7 +171,7 @@ def page(spec: LossSpec) -> str:
         *(prose(" ".join(one.split())) for one in about),
         "## Equation",
         f'<div class="equation">{equation}</div>',
-        f"With {where}. In words: {prose(' '.join(parts['Definition'].split()))}",
+        f"With {where}. In full: {prose(' '.join(parts['Definition'].split()))}",
         f"**Gradient**: {prose(' '.join(parts['Gradient'].split()))}",
         picture(spec),
         "## Implementation notes",
@@ -192,9 +209,45 @@ def _example(spec: LossSpec, text: str) -> str:
     return "\n\n".join(shown)
 
 
+OVERVIEW = """# The losses
+
+{count} losses, each with a page: formula, picture, settings, what it gained and did not gain where
+it was measured. Which one to begin with: [Which loss?](which-loss.md)
+
+All take `logits` and `target` as `F.cross_entropy` does. A loss is a function in
+`expacc.functional`, a Module in `expacc`, and a name:
+`expacc.get_loss("leaky_expected_error", leak=0.2)`; the same name goes to
+`expacc compare --losses`. Below, u = log p(target), p = e<sup>u</sup>, and z are the logits.
+
+{families}
+
+## Beside the losses
+
+`expacc.LogitClip` shortens logits before any of them, and `expacc.EarlyLearningRegularization`
+adds to any of them a memory of each row's predictions ([reference](reference/expacc.md)). Some
+rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
+`mixed_expected_error`; `reverse_cross_entropy` and `mean_absolute_error` are multiples of
+`expected_error`.
+"""
+
+
+def overview() -> str:
+    """All losses by family, with links."""
+    blocks = []
+    for heading, families in FAMILIES.items():
+        rows = [
+            (f"[{spec.label}](losses/{spec.name}.md)", spec.formula, spec.when)
+            for spec in SPECS.values()
+            if spec.family in families
+        ]
+        blocks += [f"## {heading}", table(("loss", "of a row", "when"), rows)]
+    return OVERVIEW.format(count=len(SPECS), families="\n\n".join(blocks))
+
+
 def pages() -> dict[str, str]:
     """Path below docs → text."""
-    return {f"losses/{spec.name}.md": page(spec) for spec in SPECS.values()}
+    made = {f"losses/{spec.name}.md": page(spec) for spec in SPECS.values()}
+    return {"losses.md": overview(), **made}
 
 
 def navigation() -> list[tuple[str, list[tuple[str, str]]]]:
