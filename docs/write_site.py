@@ -19,7 +19,7 @@ from expacc.registry import SPECS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-COPIED = (".md", ".svg", ".png", ".css")
+COPIED = (".md", ".svg", ".png", ".css", ".js")
 # Files of the root that are pages of the site, too.
 FROM_ROOT = {
     "CHANGELOG.md": "changelog.md",

@@ -57,6 +57,7 @@ def test_pages_show(browser, site, width, dark, pages):
             page = visit.page
             outside = [url for url in visit.requests if not url.startswith(("file:", "blob:"))]
             assert not outside
+            assert not visit.messages
             wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
             assert wide <= 0, f"{name} is {wide} px too wide at {width}"
             assert page.locator("h1").first.bounding_box()["height"] > 20
@@ -68,6 +69,15 @@ def test_pages_show(browser, site, width, dark, pages):
                 assert colour == ("rgb(255, 143, 71)" if dark else "rgb(213, 94, 0)")
                 below = page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert (int(below.split("(")[1].split(",")[0]) < 60) == dark
+
+
+def test_search_works_from_the_disk(browser, site):
+    with Visit(browser, site / "losses" / "hinge.html") as visit:
+        visit.page.keyboard.press("Control+k")
+        visit.page.wait_for_timeout(200)
+        visit.page.keyboard.type("bi-tempered")
+        visit.page.get_by_text("heavy tails").first.wait_for(timeout=10_000)
+        assert not visit.messages
 
 
 @pytest.mark.slow

@@ -72,7 +72,7 @@ def test_every_loss_has_a_page_in_full():
             for heading in (
                 "Equation",
                 "Implementation notes",
-                "Settings",
+                "Paper's settings",
                 "Where it helped",
                 "Arguments",
             )
@@ -81,6 +81,7 @@ def test_every_loss_has_a_page_in_full():
         assert places[0] > 0, name
         assert "**Gradient**" in text
         assert "**Source**" in text
+    assert papers.listed()["settings"].keys() < SPECS.keys()
 
 
 def test_what_a_page_says_was_measured():

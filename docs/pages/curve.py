@@ -102,6 +102,7 @@ def picture(spec: LossSpec) -> str:
     drawn = ", ".join([spec.label, *shown])
     beside = " Grey, dashed: cross entropy." if known else ""
     return (
-        f'<figure class="curve" style="--day:{day};--night:{night}">{"".join(panels)}'
+        f'<figure class="curve" data-search-exclude style="--day:{day};--night:{night}">'
+        f"{''.join(panels)}"
         f"<figcaption>{escape(drawn)}; two classes.{beside}</figcaption></figure>"
     )

@@ -12,6 +12,7 @@ from expacc.registry.spec import LossSpec
 from pages.curve import picture
 from pages.formula import mathml
 from pages.measured import measured
+from pages.papers import listed
 
 FAMILIES = {  # heading of the navigation → families
     "Ours": ("ours",),
@@ -140,11 +141,13 @@ def _notes(spec: LossSpec, reference: str) -> list[str]:
 
 def _settings(spec: LossSpec) -> list[str]:
     rows = [row[1:] for row in parameter_rows(spec)]
+    settings = listed()["settings"]
+    told = [settings[spec.name]] if spec.name in settings else []
     if not rows:
-        return ["It has no numbers of its own."]
+        return [*told, "It has no numbers of its own."]
     head = ("parameter", "start", "100 classes", "searched by `expacc compare`")
-    told = " (the paper's own, for 10 classes)" if spec.family == "robust" else ""
-    lines = [f"Where it starts{told}, and what is searched:", table(head, rows)]
+    whose = " (the paper's own, for 10 classes)" if spec.family == "robust" else ""
+    lines = [*told, f"Where it starts{whose}, and what is searched:", table(head, rows)]
     if spec.hundred:
         lines.append(f'`expacc.get_loss("{spec.name}", classes=100)` takes those for 100.')
     return lines
@@ -176,7 +179,7 @@ def page(spec: LossSpec) -> str:
         picture(spec),
         "## Implementation notes",
         "\n".join(_notes(spec, parts["Reference"])),
-        "## Settings",
+        "## Paper's settings",
         *_settings(spec),
         "## Where it helped, and where not",
         measured(spec),
@@ -236,7 +239,7 @@ def overview() -> str:
     blocks = []
     for heading, families in FAMILIES.items():
         rows = [
-            (f"[{spec.label}](losses/{spec.name}.md)", spec.formula, spec.when)
+            (f"[{spec.label}](losses/{spec.name}.md)", prose(spec.formula), spec.when)
             for spec in SPECS.values()
             if spec.family in families
         ]
