@@ -76,6 +76,11 @@ def prose(text: str) -> str:
     return "".join(pieces)
 
 
+def cell(text: str) -> str:
+    """``prose`` for ``table``, which escapes the bar itself."""
+    return prose(text).replace("\\|", "|")
+
+
 def arguments(text: str) -> dict[str, str]:
     found = re.split(r"^(\*{0,2}\w+(?:, \w+)*): ", text, flags=re.M)
     bodies = (" ".join(body.split()) for body in found[2::2])
@@ -140,12 +145,14 @@ def _notes(spec: LossSpec, reference: str) -> list[str]:
 
 
 def _settings(spec: LossSpec) -> list[str]:
-    rows = [row[1:] for row in parameter_rows(spec)]
+    kept = (1, 2, 3, 4) if spec.hundred else (1, 2, 4)
+    rows = [tuple(row[place] for place in kept) for row in parameter_rows(spec)]
     settings = listed()["settings"]
     told = [settings[spec.name]] if spec.name in settings else []
     if not rows:
         return [*told, "It has no numbers of its own."]
-    head = ("parameter", "start", "100 classes", "searched by `expacc compare`")
+    names = ("loss", "parameter", "start", "100 classes", "searched by `expacc compare`")
+    head = tuple(names[place] for place in kept)
     whose = " (the paper's own, for 10 classes)" if spec.family == "robust" else ""
     lines = [*told, f"Where it starts{whose}, and what is searched:", table(head, rows)]
     if spec.hundred:
@@ -161,7 +168,9 @@ def page(spec: LossSpec) -> str:
     summary, *about = parts[""].split("\n\n")
     equation = "".join(mathml(f"L = {spec.formula}", own_names(spec)))
     where = (
-        "u = log p(target), p = e^u, logits z" if spec.family != "binary" else "logit z, label t"
+        "u = log p(target), p = e^u, z the logits"
+        if spec.family != "binary"
+        else "z the logit, t the label"
     )
     given = arguments(parts["Args"])
     compared = spec.name in list_losses() and spec.name != REFERENCE
@@ -174,7 +183,7 @@ def page(spec: LossSpec) -> str:
         *(prose(" ".join(one.split())) for one in about),
         "## Equation",
         f'<div class="equation">{equation}</div>',
-        f"With {where}. In full: {prose(' '.join(parts['Definition'].split()))}",
+        f"With {prose(where)}. In full: {prose(' '.join(parts['Definition'].split()))}",
         f"**Gradient**: {prose(' '.join(parts['Gradient'].split()))}",
         picture(spec),
         "## Implementation notes",
@@ -192,7 +201,7 @@ def page(spec: LossSpec) -> str:
         "## Arguments",
         table(
             ("argument", ""),
-            [(f"`{name}`", prose(words).replace("\\|", "|")) for name, words in given.items()],
+            [(f"`{name}`", cell(words)) for name, words in given.items()],
         ),
     ]
     if "Returns" in parts:
@@ -239,7 +248,7 @@ def overview() -> str:
     blocks = []
     for heading, families in FAMILIES.items():
         rows = [
-            (f"[{spec.label}](losses/{spec.name}.md)", prose(spec.formula), spec.when)
+            (f"[{spec.label}](losses/{spec.name}.md)", cell(spec.formula), spec.when)
             for spec in SPECS.values()
             if spec.family in families
         ]
