@@ -1,9 +1,12 @@
 """The site: a page for each loss, every table of the papers, links that lead somewhere."""
 
+import inspect
+import math
 import re
 from pathlib import Path
 
 import pytest
+import torch
 import write_site
 from pages import curve, links, losses, measured, papers
 from pages.formula import mathml
@@ -45,6 +48,66 @@ def test_formulas_are_set_as_meant():
     assert text_of(mathml("((a + 1)^q − (a + p)^q)/q")[0]) == "(a+1)q−(a+p)qq"
     with pytest.raises(ValueError, match="close"):
         mathml("(1 − p")
+
+
+# Said in words: a noise, an expectation over it, a batch, features, a λ that is solved for.
+IN_WORDS = [
+    "exact",
+    "expected_cost",
+    "linear_mixed_expected_error",
+    "expected_distance",
+    "expected_balanced_error",
+    "expected_f1_error",
+    "hinge",
+    "complement_entropy",
+    "max_mahalanobis_center",
+    "bi_tempered",
+]
+SIGNS = {"−": "-", "·": "*", "^": "**", "√2": "2**0.5", "≥": ">=", "`": "", "h_j": "h(p_j)"}
+SCORES = [0.3, -1.2, 0.9, 0.1]
+
+
+def as_python(formula: str) -> str:
+    for sign, code in SIGNS.items():
+        formula = formula.replace(sign, code)
+    for found, code in (
+        (r"Σ_{i ≤ terms} (.*)", r"sum(\1 for i in range(1, int(terms) + 1))"),
+        (r"Σ_j ((?:log )?\w+(?:\(p_j\))?)", r"sum(\1 for p_j in P)"),
+        (r"\bh\b(?!\()", "h(p)"),
+        ("max_j p_j", "max(P)"),
+        (r"1\[y wins\]", "(p == max(P))"),
+        (r"\blog (\d+e-\d+|\w+)", r"log(\1)"),
+        (r"(.*) where (.*), else (.*)", r"\1 if \2 else \3"),
+        (", (or by focus|truncation|leads cut at margin)$", ""),
+    ):
+        formula = re.sub(found, code, formula)
+    return formula
+
+
+@pytest.mark.parametrize("name", [name for name in SPECS if name not in IN_WORDS])
+@pytest.mark.parametrize("label", [0, 2])
+def test_a_formula_is_what_the_loss_computes(name, label):
+    spec = SPECS[name]
+    binary = spec.family == "binary"
+    formula, *named = re.split(r", (?=\w+(?:\(\w\))? = )", spec.formula)
+    shares = [math.exp(score) for score in SCORES]
+    known = {name: getattr(math, name) for name in ("log", "exp")}
+    known |= {"ce_weight": 1.0, "error_weight": 1.0}  # a focus of 0
+    known |= {"z": SCORES[label], "t": 1.0, "P": [share / sum(shares) for share in shares]}
+    known["sigmoid"] = lambda z: 1 / (1 + math.exp(-z))
+    known["Φ"] = lambda z: math.erfc(-z / 2**0.5) / 2
+    known["p"] = known["sigmoid"](known["z"]) if binary else known["P"][label]
+    known["u"] = math.log(known["p"])
+    for one in inspect.signature(spec.function).parameters.values():
+        known |= {one.name: one.default} if type(one.default) in (int, float) else {}
+    for definition in reversed(named):
+        left, right = definition.split(" = ")[:2]
+        if inner := re.fullmatch(r"(\w)(?:_j|\((\w)\))", left):
+            right, left = f"lambda {inner[2] or 'p_j'}: {right}", inner[1]
+        known[left] = eval(as_python(right), known)
+    scores = torch.tensor(SCORES[label] if binary else SCORES, dtype=torch.float64)
+    value = spec.function(scores, torch.ones_like(scores) if binary else torch.tensor(label))
+    assert eval(as_python(formula), known) == pytest.approx(value.item(), rel=1e-5)
 
 
 def test_a_picture_shows_the_loss():
