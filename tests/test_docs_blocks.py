@@ -24,6 +24,7 @@ PAGES = {
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$|^<!-- run\n(.*?)^-->$", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`((?:expacc|make|python|pip|torchrun) [^`\n]+)`")
 SLOW = {"docs/wrong-labels.md", "docs/classifier.md", "docs/kernels.md"}  # votes; a compiler
+ELSEWHERE = {"docs/frameworks.md": "test_frameworks.py"}  # page → who runs its blocks
 
 
 def blocks(text: str, *languages: str) -> list[str]:
@@ -35,8 +36,15 @@ def blocks(text: str, *languages: str) -> list[str]:
 
 
 PROGRAMS = {
-    name: code for name, text in PAGES.items() if (code := blocks(text, "python", "py")) != []
+    name: code
+    for name, text in PAGES.items()
+    if name not in ELSEWHERE and (code := blocks(text, "python", "py"))
 }
+
+
+def test_others_run_the_rest():
+    for page in PAGES.keys() & ELSEWHERE.keys():
+        assert page.split("/")[-1] in (ROOT / "tests" / ELSEWHERE[page]).read_text()
 
 
 @pytest.mark.parametrize(
