@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from pages import losses, papers
 
 from expacc.cli.app import app
 from expacc.recipes.recipe import recipes
@@ -104,12 +105,23 @@ def wrong_with(line: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("page", PAGES)
+MADE = losses.pages() | papers.pages()  # of the site alone
+
+
+@pytest.mark.parametrize("page", [*PAGES, *MADE])
 def test_commands_are_there(page):
-    text = PAGES[page]
+    text = PAGES.get(page) or MADE[page]
     lines = [line for block in blocks(text, "", "sh", "bash") for line in block.splitlines()]
     for line in [*lines, *SPAN.findall(text)]:
         assert not wrong_with(line.strip()), line
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_to_files(page):
+    for link in re.findall(r"\]\((?!https?:)([\w./-]+\.\w+)(?:#[\w-]+)?\)", PAGES[page]):
+        made = link.startswith(("losses/", "reference/")) or link == "papers.md"
+        if not (made and page.startswith("docs/")):
+            assert ((ROOT / page).parent / link).exists(), link
 
 
 def test_a_wrong_command_is_noticed():
