@@ -13,7 +13,6 @@ from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
 from expacc.registry import SPECS
-from expacc.registry.spec import LossSpec
 
 # Types by the names that the stub gives them.
 TYPES = {
@@ -100,7 +99,7 @@ def number(value: object) -> str:
     return "–" if value is None else f"{value:g}"
 
 
-def parameter_rows(spec: LossSpec) -> list[tuple[str, ...]]:
+def parameter_rows(spec: expacc.registry.LossSpec) -> list[tuple[str, ...]]:
     """Of each parameter: loss, name, where it starts, for 100 classes, what is searched."""
     rows = []
     for name in dict.fromkeys([*spec.defaults, *spec.search]):

@@ -107,7 +107,11 @@ def test_a_formula_is_what_the_loss_computes(name, label):
         known[left] = eval(as_python(right), known)
     scores = torch.tensor(SCORES[label] if binary else SCORES, dtype=torch.float64)
     value = spec.function(scores, torch.ones_like(scores) if binary else torch.tensor(label))
-    assert eval(as_python(formula), known) == pytest.approx(value.item(), rel=1e-5)
+    try:
+        computed = eval(as_python(formula), known)
+    except (NameError, SyntaxError) as error:
+        pytest.fail(f"{spec.formula!r} must be computable, or {name} be in IN_WORDS: {error}")
+    assert computed == pytest.approx(value.item(), rel=1e-5)
 
 
 def test_a_picture_shows_the_loss():
