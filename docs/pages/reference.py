@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+from importlib.util import find_spec
 from typing import Any
 
 import typer
@@ -23,6 +24,12 @@ ROOMS = {
         "Classifiers with scikit-learn's contract, and objectives for boosted trees.",
         ("expacc.estimator", "expacc.boosting"),
     ),
+    "integrations": (
+        "Integrations",
+        "For the loops of others ([how](../frameworks.md)).",
+        tuple(f"expacc.integrations.{name}" for name in ("transformers", "lightning", "skorch")),
+    ),
+    "networks": ("Networks", "Small ones, one file a family.", ("expacc.networks",)),
     "stats": (
         "Statistics",
         "Scores in, tests out ([which, and why](../statistics.md)).",
@@ -37,13 +44,21 @@ ROOMS = {
 }
 
 
+def _rooms() -> dict[str, tuple[str, str, tuple[str, ...]]]:
+    """Those that are there."""
+    return {
+        name: room for name, room in ROOMS.items() if find_spec(".".join(room[2][0].split(".")[:2]))
+    }
+
+
 def _directives(module: str) -> list[str]:
     """A directive of mkdocstrings for each public class and function, by where it is written."""
     room = importlib.import_module(module)
     found = []
     for name in room.__all__:
         thing = getattr(room, name)
-        if inspect.isclass(thing) or inspect.isfunction(thing):
+        written = inspect.isclass(thing) or inspect.isfunction(thing)
+        if written and not name.endswith("Loss"):  # losses are made, and have pages
             path = f"{thing.__module__}.{thing.__qualname__}"
             heading = f"{module}.{name}"
             found.append(
@@ -111,7 +126,7 @@ def pages() -> dict[str, str]:
         "reference/expacc.md": _core() + "\n",
         "reference/cli.md": command_line(),
     }
-    for name, (title, first, modules) in ROOMS.items():
+    for name, (title, first, modules) in _rooms().items():
         blocks = [f"# {title}", first]
         for module in modules:
             blocks += [f"## {module}", *_directives(module)]
@@ -123,6 +138,6 @@ def navigation() -> list[tuple[str, str]]:
     return [
         ("Losses by name", "reference/losses.md"),
         ("expacc", "reference/expacc.md"),
-        *((title, f"reference/{name}.md") for name, (title, _, _) in ROOMS.items()),
+        *((title, f"reference/{name}.md") for name, (title, _, _) in _rooms().items()),
         ("Command line", "reference/cli.md"),
     ]
