@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import write_site
+from pages import links
 from playwright import sync_api
 from test_browser import FLAGS, Visit, find_chromium
 
@@ -69,6 +70,10 @@ def test_pages_show(browser, site, width, dark, pages):
                 assert colour == ("rgb(255, 143, 71)" if dark else "rgb(213, 94, 0)")
                 below = page.evaluate("getComputedStyle(document.body).backgroundColor")
                 assert (int(below.split("(")[1].split(",")[0]) < 60) == dark
+
+
+def test_no_link_leads_nowhere(site):
+    assert links.broken(site) == []
 
 
 def test_search_works_from_the_disk(browser, site):
