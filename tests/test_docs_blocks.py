@@ -25,6 +25,10 @@ PAGES = {
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$|^<!-- run\n(.*?)^-->$", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`((?:expacc|make|python|pip|torchrun) [^`\n]+)`")
 SLOW = {"docs/wrong-labels.md", "docs/classifier.md", "docs/kernels.md"}  # votes; a compiler
+BEFORE = {  # page → what runs before its blocks, where no comment says it
+    "docs/classifier.md": "from sklearn.datasets import load_iris\n"
+    "X, y = load_iris(return_X_y=True)\nX_new = X[:5]"
+}
 ELSEWHERE = {"docs/frameworks.md": "test_frameworks.py"}  # page → who runs its blocks
 
 
@@ -57,8 +61,8 @@ def test_python_runs(page, tmp_path, monkeypatch):
     known = {"__name__": "__main__"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for place, code in enumerate(PROGRAMS[page]):
-            exec(compile(code, f"{page}, block {place + 1}", "exec"), known)
+        for place, code in enumerate([BEFORE.get(page, ""), *PROGRAMS[page]]):
+            exec(compile(code, f"{page}, block {place}", "exec"), known)
 
 
 @functools.cache
