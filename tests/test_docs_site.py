@@ -15,6 +15,7 @@ from expacc.recipes.recipe import recipes
 from expacc.registry import SPECS
 
 ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
 
 
 # ---------------------------------------------------------------------- formulas
@@ -185,16 +186,16 @@ def test_every_table_and_figure_is_listed():
 def test_every_item_has_a_recipe_or_a_reason():
     found = papers.listed()["item"]
     for item in found:
-        assert ("recipe" in item) != ("without" in item), item["number"]
         assert item["shows"].endswith(".")
-        if "recipe" in item:
-            assert item["recipe"] in recipes()
+        assert papers.recipe_of(item) or item["without"].endswith("."), item["number"]
+        if papers.recipe_of(item) and papers.read_content(RESULTS / f"{item['recipe']}.json"):
             assert papers.verdict(item)[0], (
-                f"{item['number']}: no result of {item['recipe']} is its own"
+                f"{item['number']}: nothing of {item['recipe']} is its own"
             )
     used = {item.get("recipe") for item in found}
-    ours = {one.name for one in recipes().values() if one.paper in OF_PAPER.values()}
-    assert ours <= used, f"docs/papers.toml lists no table of {ours - used}"
+    for one in recipes().values():
+        if one.paper in OF_PAPER.values() and re.search(r"Tables? \d|Figures? \d", one.shows):
+            assert one.name in used, f"docs/papers.toml has no table that {one.name} does"
 
 
 def test_verdicts_are_those_of_the_results():
@@ -214,7 +215,7 @@ def test_pages_that_are_not_there_are_not_in_the_navigation():
     shown = write_site.navigation(settings, {"index.md", "losses.md"})
     assert "index.md" in shown
     assert '- "leaky expected error": losses/leaky_expected_error.md' in shown
-    assert "networks.md" not in shown
+    assert ": networks.md" not in shown
 
 
 def test_links_of_the_root_lead_to_pages():

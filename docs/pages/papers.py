@@ -100,22 +100,28 @@ def verdict(item: Mapping[str, Any]) -> tuple[str, str]:
     return "; ".join(words), ours
 
 
+def recipe_of(item: Mapping[str, Any]) -> str:
+    """The recipe that does it again; '' if there is none, or none yet."""
+    name = str(item.get("recipe", ""))
+    return name if name in recipes() else ""
+
+
 def _row(item: Mapping[str, Any]) -> str:
-    name = item["number"]
-    if "recipe" not in item:
+    shown, name = f"{item['number']} | {escape(item['shows'])}", recipe_of(item)
+    if not name:
         link = f" [More]({item['link']})" if "link" in item else ""
-        return f"| {name} | {escape(item['shows'])} | – | – | {item['without']}{link} |"
+        return f"| {shown} | – | – | {item['without']}{link} |"
     words, ours = verdict(item)
-    recipe = f"[{item['recipe']}](results.md#{item['recipe']})"
-    said = escape(words) if words else "not run yet"
-    return f"| {name} | {escape(item['shows'])} | {recipe} | {ours or '–'} | {said} |"
+    if not words:
+        return f"| {shown} | {name} | – | Not run yet. |"
+    return f"| {shown} | [{name}](results.md#{name}) | {ours or '–'} | {escape(words)} |"
 
 
 def pages() -> dict[str, str]:
     """Path below docs → text."""
     found = listed()
     items = found["item"]
-    done = [one for one in items if "recipe" in one and verdict(one)[0]]
+    done = [one for one in items if recipe_of(one) and verdict(one)[0]]
     lines = [HEAD.format(done=len(done), all=len(items))]
     for key, source in found["source"].items():
         lines += [f"## {source['title']}", "", f"{source['by']}.", ""]
@@ -126,9 +132,9 @@ def pages() -> dict[str, str]:
         ]
         lines += [_row(one) for one in items if one["source"] == key]
         lines += ["", "</div>", ""]
-    extra = ", ".join(
-        f"`{name}`" for name in recipes() if name not in {i.get("recipe") for i in items}
-    )
+    extra = recipes().keys() - {one.get("recipe") for one in items}
     if extra:
-        lines.append(f"Recipes beyond the sources' numbers: {extra}.")
+        lines.append(
+            f"Beyond what they number: {', '.join(f'`{name}`' for name in sorted(extra))}."
+        )
     return {"papers.md": "\n".join(lines).rstrip() + "\n"}
