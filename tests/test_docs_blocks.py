@@ -24,7 +24,8 @@ PAGES = {
 # A fenced block, or what a page runs before one: <!-- run … -->.
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$|^<!-- run\n(.*?)^-->$", re.M | re.S)
 SPAN = re.compile(r"(?<!`)`((?:expacc|make|python|pip|torchrun) [^`\n]+)`")
-SLOW = {"docs/wrong-labels.md", "docs/classifier.md", "docs/kernels.md"}  # votes; a compiler
+# Networks that vote, a compiler, a whole study.
+SLOW = {f"docs/{name}.md" for name in ("wrong-labels", "classifier", "kernels", "networks")}
 BEFORE = {  # page → what runs before its blocks, where no comment says it
     "docs/classifier.md": "from sklearn.datasets import load_iris\n"
     "X, y = load_iris(return_X_y=True)\nX_new = X[:5]"
