@@ -8,6 +8,7 @@ from typing import Any
 from write_losses import parameter_rows, table
 
 from expacc.registry import REFERENCE, SPECS, list_losses
+from expacc.registry.beside import BESIDE
 from expacc.registry.spec import LossSpec
 from pages.curve import picture
 from pages.formula import mathml
@@ -235,9 +236,11 @@ All take `logits` and `target` as `F.cross_entropy` does. A loss is a function i
 
 ## Beside the losses
 
-`expacc.LogitClip` shortens logits before any of them, and `expacc.EarlyLearningRegularization`
-adds to any of them a memory of each row's predictions ([reference](reference/expacc.md)). Some
-rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
+With any loss, in a training loop of your own ([reference](reference/expacc.md)):
+
+{beside}
+
+Some rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
 `mixed_expected_error`; `reverse_cross_entropy` and `mean_absolute_error` are multiples of
 `expected_error`.
 """
@@ -253,7 +256,15 @@ def overview() -> str:
             if spec.family in families
         ]
         blocks += [f"## {heading}", table(("loss", "of a row", "when"), rows)]
-    return OVERVIEW.format(count=len(SPECS), families="\n\n".join(blocks))
+    beside = [
+        (f"`expacc.{one.module}`", cell(one.formula), one.source, one.when)
+        for one in BESIDE.values()
+    ]
+    return OVERVIEW.format(
+        count=len(SPECS),
+        families="\n\n".join(blocks),
+        beside=table(("Module", "what it does", "source", "when"), beside),
+    )
 
 
 def pages() -> dict[str, str]:
