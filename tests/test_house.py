@@ -30,7 +30,7 @@ ROOMS = [
     {"functional", "baselines"},
     {"registry", "losses", "centers", "scheduled", "logit_clip", "early_learning", "expacc"},
     {"data"},
-    {"training"},
+    {"training", "networks"},
     {"estimator"},
     {"boosting"},
     {"runner"},
@@ -105,7 +105,7 @@ def test_no_module_imports_itself_by_way_of_others():
 EXTRAS = {
     "boosting": {"numpy", "scipy", "sklearn", "lightgbm", "xgboost"},
     "cli": {"typer", "rich"},
-    "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn"},
+    "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn", "threadpoolctl"},
     "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
     "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},

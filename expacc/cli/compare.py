@@ -280,7 +280,13 @@ def fit(
     record = None if options.study is None else load_record(options.study)
     if record is not None:
         from expacc.compare.deploy import reading_of
+        from expacc.compare.record import NETWORK
 
+        if record.settings["model"] == NETWORK:
+            raise UsageError(
+                f"--from must be a study of tables; {options.study} is of a network. Its report "
+                "says how to train it, in Python."
+            )
         reading = {**reading_of(record, data), **reading}
     command = ["expacc", "fit", data, *(("--loss", options.loss) if options.loss else ())]
     table = read_one(data, reading, screen, command)

@@ -1,15 +1,19 @@
-"""The rows that a page shows: those whose label is doubted, and those that a loss changed."""
+"""Rows of the data on a page: those doubted, those that a loss changed, and how classes fare."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from expacc.compare.leaderboard_table import Entry, TableBoard
 from expacc.compare.record import StudyRecord
 from expacc.compare.suspects import SourceRows, Suspects, minority_note
 from expacc.plain import plain
-from expacc.report.words import loss_name
+from expacc.report.words import loss_name, percent
 
 MOST_SUSPECTS = 20
 FIRST_SUSPECTS = 8  # before the rest folds
+MOST_CLASSES = 12  # that are shown before the rest is folded away
 MOST_CELLS, LONGEST_CELL = 8, 40  # of a row, and letters of each
 
 
@@ -87,3 +91,32 @@ def suspect_table(
         f"{doubt}{most} Lines are those of the file; suspects.csv has every row that at least one "
         "model doubts.",
     }
+
+
+def class_table(record: StudyRecord, board: TableBoard, chosen: Sequence[Entry]) -> dict[str, Any]:
+    """The accuracy on the rows of each class, the most frequent first.
+
+    Args:
+        record: of the study.
+        board: of the table.
+        chosen: whose accuracies are shown.
+    """
+    facts = record.tables[board.table]
+    counts = np.bincount(facts.labels, minlength=len(facts.classes))
+    rows: list[dict[str, Any]] = []
+    for code in np.argsort(-counts, kind="stable").tolist():
+        shares = [entry.by_class[code] for entry in chosen]
+        top = max((share for share in shares if share is not None), default=2.0) - 1e-10
+        rows.append(
+            {
+                "name": facts.classes[code],
+                "rows": f"{counts[code]:,}",
+                "cells": [
+                    {"value": percent(share), "best": share is not None and share >= top}
+                    for share in shares
+                ],
+            }
+        )
+    names = [entry.name for entry in chosen]
+    parts = [rows[:MOST_CLASSES], rows[MOST_CLASSES:]]
+    return {"names": names, "parts": [part for part in parts if part], "table": board.table}

@@ -16,6 +16,10 @@ from expacc.files import Between, Numbers, check_shape
 from expacc.report.words import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
 
+TEST_SET = "test"  # the fold of data whose test rows are given, and its setting
+GIVEN = "given"  # the setting 'noise' where wrong labels were not drawn
+NETWORK = "network"  # the setting 'model' of a user's own network
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -29,7 +33,7 @@ class Protocol:
         repeats: how often they are dealt.
     """
 
-    kind: Literal["5x2", "folds", "holdout"]
+    kind: Literal["5x2", "folds", "holdout", "test"]
     text: str
     folds: tuple[str, ...] = ()
     parts: int = 0
@@ -40,6 +44,11 @@ class Protocol:
         """The test's name and source, for the methods paragraph."""
         if self.kind == "holdout":
             return "McNemar’s mid-p test (Fagerland, Lydersen and Laake, 2013)"
+        if self.kind == "test":
+            return (
+                "a t test of the paired differences, whose variance is that over test rows plus "
+                "that over seeds, with Cochran’s critical value"
+            )
         return (
             "a sign-flip test of the paired differences of the test rows, with a variance factor "
             "for what rows teach each other"
@@ -55,6 +64,8 @@ def read_protocol(folds: str, named: tuple[str, ...] = ()) -> Protocol:
     if folds == "5x2":
         names = tuple(f"{repeat}{half}" for repeat in range(1, 6) for half in "ab")
         return Protocol("5x2", "5×2 cv", names, 2, 5)
+    if folds == TEST_SET:
+        return Protocol("test", "one test set", (TEST_SET,))
     if folds.startswith("holdout") and len(named) > 1:
         return Protocol("folds", f"{len(named)} given folds", named, len(named))
     if folds.startswith("holdout"):
@@ -190,6 +201,7 @@ class StudyRecord:
         return sorted(kept, key=lambda row: row.key)
 
 
+RUN = "run"  # in the key of an item that is a single run
 BESIDE = "references"  # ends the key of an item of what is run beside the losses
 CLOSE = 1e-9  # of a share that is computed again
 _COUNT = Between(0)
@@ -278,7 +290,8 @@ def check_rows_of_study(
         facts = tables.get(row.table)
         item = f"{row.table}|{row.noise:g}|{row.fold}"
         items = (item, f"{item}|{BESIDE}") if row.loss in OUTSIDE else (item,)
-        if facts is None or row.loss not in losses or row.item not in items:
+        own = settings["model"] == NETWORK and row.item.startswith(f"{item}|{RUN}|")
+        if facts is None or row.loss not in losses or not (own or row.item in items):
             raise ValueError(f"{name} must be of a table, loss and item of the study; it is not.")
         place = f"{row.item}|{row.kind}|{row.loss}|"
         if not row.key.startswith(place) or (
