@@ -152,6 +152,9 @@ def test_every_loss_has_a_page_in_full():
     assert papers.listed()["settings"].keys() < SPECS.keys()
 
 
+NAMED = ("cross_entropy", "expected_error", "leaky_expected_error")  # by docs/which-loss.md
+
+
 def test_what_a_page_says_was_measured():
     text = measured.measured(SPECS["leaky_expected_error"])
     for words in ("+1.92 ± 0.33", "| fashion-mnist pairs | CNN, 12 epochs | 40 % | 70.4 | 80.5 |"):
@@ -159,6 +162,11 @@ def test_what_a_page_says_was_measured():
     assert "does not hold" in text  # gains and non-gains alike
     assert "claim nothing" in measured.measured(SPECS["jensen_shannon"])
     page = (ROOT / "docs/which-loss.md").read_text()
+    for one in measured.read("benchmarks/results/many-classes.json")["rows"]:
+        shifted = one["shift"] != 0 and one["loss"] != "expected_error"
+        if "CNN" in one["model"] and one["noise"] and one["loss"] in NAMED and not shifted:
+            number = 100 * sum(one["accuracies"]) / len(one["accuracies"])
+            assert f"{number:.1f}" in page, f"{one['set']}, {one['loss']}: {number:.1f}"
     found = page.split("<!-- contest -->")[1].split("<!-- /contest -->")[0]
     assert found.strip() == measured.contest_table(), "put measured.contest_table() there"
 
