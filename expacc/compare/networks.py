@@ -274,7 +274,9 @@ def _run(
     identity = {**settings, "tables": {facts.name: facts.sha256}}
     try:
         opened = Store.open(plan.folder, identity, resume=resume, notes=begun)
-    except ValueError as error:  # which speaks of the command line
+    except (ValueError, OSError) as error:  # which speak of the command line
+        if "--out" not in str(error):
+            raise
         told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
         raise UsageError(told) from None
     with opened as store:
