@@ -105,10 +105,10 @@ def test_no_module_imports_itself_by_way_of_others():
 EXTRAS = {
     "boosting": {"numpy", "scipy", "sklearn", "lightgbm", "xgboost"},
     "cli": {"typer", "rich"},
-    "compare": {"numpy", "scipy", "matplotlib", "rich", "sklearn", "threadpoolctl"},
-    "data": {"numpy", "sklearn", "pyarrow", "python_calamine", "zstandard"},
+    "compare": {"numpy", "scipy", "matplotlib", "rich", "safetensors", "sklearn", "threadpoolctl"},
+    "data": {"PIL", "numpy", "pyarrow", "python_calamine", "sklearn", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
-    "recipes": {"numpy", "scipy", "sklearn", "matplotlib", "markdown_it", "markupsafe"},
+    "recipes": {"PIL", "markdown_it", "markupsafe", "matplotlib", "numpy", "scipy", "sklearn"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},
     "stats": {"numpy", "scipy", "scikit_posthocs"},

@@ -13,6 +13,7 @@ COUNTS = [
     ("fast_cnn", 10, 3, 1_972_792, "airbench94.py of KellerJordan/cifar10-airbench"),
     ("resnet9", 10, 3, 6_573_120, "DAWNBench ResNet of davidcpage/cifar10-fast: 6.6 M"),
     ("m3cnn", 10, 1, 1_124_180, "modelM3.py of ansh941/MnistSimpleCNN"),
+    ("wrn-16-4", 10, 3, 2_748_890, "none printed: the blocks of the two below"),
     ("wrn-16-8", 10, 3, 10_961_370, "Zagoruyko and Komodakis, Table 4: 11.0 M"),
     ("wrn-28-10", 10, 3, 36_479_194, "Zagoruyko and Komodakis, Table 4: 36.5 M"),
     ("resnet20", 10, 3, 269_722, "He et al., Table 6: 0.27 M; akamaster/pytorch_resnet_cifar10"),
@@ -28,7 +29,13 @@ COUNTS = [
     ("resnext29-2x64d", 10, 3, 9_128_778 + 64 * 3 * 8, "resnext.py of kuangliu/pytorch-cifar"),
     ("resnext29-8x64d", 10, 3, 34_426_698, "Xie et al., Table 7: 34.4 M"),
     ("shufflenet_v2", 10, 3, 1_263_854, "shufflenetv2.py of kuangliu/pytorch-cifar"),
-    ("shufflenet_v2", 1000, 3, 2_278_604, "torchvision shufflenet_v2_x1_0; Ma et al.: 2.3 M"),
+    ("shufflenet_v2-large", 1000, 3, 2_278_604, "torchvision shufflenet_v2_x1_0"),
+    ("resnet18-large", 1000, 3, 11_689_512, "torchvision resnet18"),
+    ("resnet34-large", 1000, 3, 21_797_672, "torchvision resnet34"),
+    ("resnet50-large", 1000, 3, 25_557_032, "torchvision resnet50"),
+    ("resnet101-large", 1000, 3, 44_549_160, "torchvision resnet101"),
+    ("resnext50-large", 1000, 3, 25_028_904, "torchvision resnext50_32x4d"),
+    ("resnext101-large", 1000, 3, 88_791_336, "torchvision resnext101_32x8d"),
 ]
 
 

@@ -31,11 +31,14 @@ from expacc.compare.networks_noise import read_noise
 from expacc.compare.networks_plan import FACTORS, Plan, failed_runs, items_of
 from expacc.compare.networks_work import Runs
 from expacc.compare.page import write_report
+from expacc.compare.pictures import Draw, draw_bytes, thumbnails
 from expacc.compare.record import GIVEN, NETWORK, TEST_SET, StudyRecord, TableFacts
 from expacc.compare.study import load_record
+from expacc.compare.suspects import pack_names
 from expacc.plain import UsageError, check_choice
 from expacc.report.words import NULL, STOPPED
 from expacc.runner.engine import run_items
+from expacc.runner.items import WorkItem
 from expacc.runner.store import Store
 from expacc.training import Augment
 from expacc.training.loaders import find_device
@@ -68,6 +71,28 @@ class NetworkComparison:
         return {one.loss: one.accuracy for one in self.board.boards[0].losses if one.accuracy}
 
 
+@dataclass(frozen=True, eq=False)
+class NetworkStudy:
+    """What is about to run.
+
+    Attributes:
+        plan: what a run needs.
+        settings: as asked for.
+        facts: of the data.
+        items: the runs, done or not.
+    """
+
+    plan: Plan
+    settings: Mapping[str, Any]
+    facts: TableFacts
+    items: tuple[WorkItem, ...]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes it this study and no other."""
+        return {**self.settings, "tables": {self.facts.name: self.facts.sha256}}
+
+
 def compare_networks(
     build: Callable[[], nn.Module],
     train: Any,
@@ -88,6 +113,10 @@ def compare_networks(
     classes: Sequence[str] | None = None,
     name: str = "data",
     target: str = "label",
+    row_names: Sequence[str] | None = None,
+    pictures: Callable[[Sequence[int]], Sequence[bytes]] | None = None,
+    notes: Sequence[str] = (),
+    network: str = "",
     device: str | torch.device = "auto",
     precision: str = "auto",
     graphs: bool = False,
@@ -97,6 +126,8 @@ def compare_networks(
     out: str | os.PathLike[str] = "network-study",
     resume: bool = True,
     progress: bool = True,
+    before: Callable[[NetworkStudy], object] | None = None,
+    command: str = "",
 ) -> NetworkComparison:
     """Compare losses on a network of your own, beyond what chance would give.
 
@@ -128,6 +159,13 @@ def compare_networks(
         classes: their names, in the order of the labels.
         name: of the data, for the report.
         target: what is predicted, for the report.
+        row_names: of the rows of train and then of test, such as files, for the suspects; else
+            they are numbers from 0.
+        pictures: small PNG files of rows by number, for the suspects on the page; of pictures in
+            bytes they are made anyway.
+        notes: lines on the data, for the report.
+        network: what it is, where its class and number of weights do not say: another text is
+            another study.
         device: 'auto' is a GPU if there is one.
         precision: 'float32', 'bfloat16', or 'auto': bfloat16 on a GPU.
         graphs, compile: as for ``fit``.
@@ -136,6 +174,8 @@ def compare_networks(
         out: folder of the study and its report.
         resume: False begins anew and deletes what is there.
         progress: show a bar on stderr.
+        before: called with what will run, before it does; what it raises stops the study.
+        command: what was typed, for the report.
 
     Returns:
         The answer, the leaderboard and all rows.
@@ -240,13 +280,20 @@ def compare_networks(
         "noisy": "" if noises[0].labels is None else digest_of_labels(noises[0].labels),
         "epochs": plan.epochs,
         "batch_size": batch,
-        "network": described,
+        "network": f"{network}: {described}" if network else described,
         "schedule": getattr(schedule, "__qualname__", type(schedule).__name__),
         "validation": plan.validation,
         "augment": "none" if augment is None else str(augment),
         "precision": precision,
         "protocol": PROTOCOL,
     }
+    if row_names is None and tested is not None:
+        row_names = [f"train {k}" for k in range(len(rows))]
+        row_names += [f"test {k}" for k in range(len(tested))]
+    if row_names is not None and len(row_names) != len(labels):
+        raise UsageError(
+            f"row_names must be one for each row, {len(labels)}; got {len(row_names)}."
+        )
     facts = TableFacts(
         name=name,
         rows=len(labels),
@@ -256,26 +303,26 @@ def compare_networks(
         target=target,
         folds=tuple(parts),
         sha256=digest_of_rows(rows, tested),
+        notes=tuple(notes),
+        source="" if row_names is None else pack_names(row_names),
     )
-    return _run(plan, settings, facts, seeds, resume=resume, progress=progress)
+    study = NetworkStudy(plan, settings, facts, tuple(items_of(name, plan, seeds)))
+    if before is not None:
+        before(study)
+    draw = pictures or draw_bytes(rows.inputs, None if tested is None else tested.inputs)
+    return _run(study, draw, command, resume=resume, progress=progress)
 
 
 def _run(
-    plan: Plan,
-    settings: Mapping[str, Any],
-    facts: TableFacts,
-    seeds: int,
-    *,
-    resume: bool,
-    progress: bool,
+    study: NetworkStudy, draw: Draw | None, command: str, *, resume: bool, progress: bool
 ) -> NetworkComparison:
+    plan = study.plan
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    begun = {"started": now, "tables": [facts.to_json()]}
-    identity = {**settings, "tables": {facts.name: facts.sha256}}
+    begun = {"started": now, "tables": [study.facts.to_json()]}
     try:
-        opened = Store.open(plan.folder, identity, resume=resume, notes=begun)
+        opened = Store.open(plan.folder, study.identity, resume=resume, notes=begun)
     except (ValueError, OSError) as error:  # which speak of the command line
-        if "--out" not in str(error):
+        if command or "--out" not in str(error):
             raise
         told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
         raise UsageError(told) from None
@@ -283,12 +330,15 @@ def _run(
         before = float(store.notes().get("seconds", 0.0))
         outcome = run_items(
             store,
-            items_of(facts.name, plan, seeds),
+            study.items,
             Runs(plan, store.rows()),
             failed_rows=failed_runs,
             progress=progress,
         )
         store.set_note("seconds", before + outcome.seconds)
+        store.set_note("command", command)
+        if draw is not None:
+            store.set_note("pictures", thumbnails(load_record(plan.folder), draw))
     record = load_record(plan.folder)
     board = leaderboard(record)
     write_report(record, plan.folder, board)

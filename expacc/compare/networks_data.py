@@ -224,8 +224,8 @@ def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str, bar: B
         return NetworkRows(source, np.zeros(0, np.int64), loader)
     first, again = source[0], source[0]
     if not isinstance(first, tuple | list) or len(first) != 2:
-        size = f" of {len(first)}" if hasattr(first, "__len__") else ""
-        raise UsageError(f"{name} must have rows (input, label); got {type(first).__name__}{size}.")
+        of = f" of {len(first)}" if hasattr(first, "__len__") else ""
+        raise UsageError(f"{name} must have rows (input, label); got {type(first).__name__}{of}.")
     own_collate = loader is not None and (loader.collate_fn is not torch.utils.data.default_collate)
     steady = _is_array(first[0]) and bool(
         np.array_equal(np.asarray(first[0]), np.asarray(again[0]))

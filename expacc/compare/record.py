@@ -4,6 +4,7 @@ The store vouches for its own bytes. Here its values are checked against each ot
 against the table, accuracies against predictions and labels, keys against what they name.
 """
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -165,6 +166,7 @@ class StudyRecord:
         command: what to type to repeat it.
         next_step: what to type to train what it recommends; '' if it did not say.
         left_out: lines on what was not run beside the losses, and why.
+        pictures: of rows by number, PNG files in base64, for those that a page shows.
     """
 
     settings: Mapping[str, Any]
@@ -176,6 +178,7 @@ class StudyRecord:
     command: str = ""
     next_step: str = ""
     left_out: tuple[str, ...] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folds(self) -> str:
@@ -203,6 +206,8 @@ class StudyRecord:
 
 RUN = "run"  # in the key of an item that is a single run
 BESIDE = "references"  # ends the key of an item of what is run beside the losses
+PNG = b"\x89PNG\r\n\x1a\n"  # how a file begins
+_LARGEST_PICTURE = 1 << 17  # letters
 CLOSE = 1e-9  # of a share that is computed again
 _COUNT = Between(0)
 _SETTINGS = {
@@ -219,6 +224,7 @@ _NOTES = {
     "command": str,
     "next_step": str,
     "left_out": [str],
+    "pictures": {str: str},
     "seconds": Between(0.0, LONGEST),
     "planned": {"items": _COUNT, "runs": _COUNT},
     "tables": [
@@ -262,6 +268,15 @@ def read_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in known.items():
         check_shape(value, _NOTES[name], f"note {name}")
     return known
+
+
+def check_pictures(pictures: Mapping[str, str]) -> Mapping[str, str]:
+    """The pictures of rows, if they are what a page may hold."""
+    for row, text in pictures.items():
+        head = base64.b64decode(text.encode(), validate=True)[:8]
+        if not row.isdecimal() or len(text) > _LARGEST_PICTURE or head != PNG:
+            raise ValueError(f"picture {row!r:.20} must be a small PNG file of a row; it is not.")
+    return pictures
 
 
 def read_tables(notes: Mapping[str, Any]) -> dict[str, TableFacts]:

@@ -25,6 +25,7 @@ _MADE: Mapping[str, Callable[[int, int], nn.Module]] = {
     "fast_cnn": FastCNN,
     "resnet9": ResNet9,
     "m3cnn": M3CNN,
+    "wrn-16-4": partial(WideResNet, 16, 4),
     "wrn-16-8": partial(WideResNet, 16, 8),
     "wrn-28-10": partial(WideResNet, 28, 10),
     "resnet20": partial(resnet_cifar, 20),
@@ -39,6 +40,14 @@ _MADE: Mapping[str, Callable[[int, int], nn.Module]] = {
     "resnext29-2x64d": partial(resnext29, 2, 64),
     "resnext29-8x64d": partial(resnext29, 8, 64),
     "shufflenet_v2": ShuffleNetV2,
+    # For pictures of 224 pixels:
+    "resnet18-large": partial(resnet, 18, large=True),
+    "resnet34-large": partial(resnet, 34, large=True),
+    "resnet50-large": partial(resnet, 50, large=True),
+    "resnet101-large": partial(resnet, 101, large=True),
+    "shufflenet_v2-large": partial(ShuffleNetV2, large=True),
+    "resnext50-large": partial(resnet, 50, large=True, groups=32, group_width=4),
+    "resnext101-large": partial(resnet, 101, large=True, groups=32, group_width=8),
 }
 NAMES = tuple(_MADE)
 LEAST_SIZE = 8  # pixels of a side

@@ -19,6 +19,7 @@ class FastCNN(nn.Module):
     Args:
         classes: how many logits.
         channels: of the pictures.
+        widths: of the groups.
 
     Example:
         >>> network = FastCNN(10, 1).eval()
@@ -26,7 +27,9 @@ class FastCNN(nn.Module):
         torch.Size([2, 10])
     """
 
-    def __init__(self, classes: int = 10, channels: int = 3) -> None:
+    def __init__(
+        self, classes: int = 10, channels: int = 3, widths: tuple[int, ...] = _GROUPS
+    ) -> None:
         super().__init__()
         directions = channels * _PATCH**2
         self.patches = nn.Conv2d(channels, 2 * directions, _PATCH)
@@ -34,7 +37,7 @@ class FastCNN(nn.Module):
         start = torch.empty(directions, directions)
         self._set_patches(nn.init.orthogonal_(start))
         nn.init.zeros_(self.patches.bias)  # type: ignore[arg-type]
-        widths = (2 * directions, *_GROUPS)
+        widths = (2 * directions, *widths)
         self.groups = nn.ModuleList(map(_Group, widths, widths[1:]))
         self.head = nn.Linear(widths[-1], classes, bias=False)
 
@@ -63,6 +66,34 @@ class FastCNN(nn.Module):
         for group in self.groups:
             x = group(x)
         return self.head(x.amax((2, 3))) * _SCALE  # type: ignore[no-any-return]
+
+
+class WhitenedCNN(FastCNN):
+    """The same, whitened by the first batch that it is trained on: so never by rows to test.
+
+    Args:
+        classes: how many logits.
+        channels: of the pictures.
+        widths: of the groups.
+    """
+
+    def __init__(
+        self, classes: int = 10, channels: int = 3, widths: tuple[int, ...] = _GROUPS
+    ) -> None:
+        super().__init__(classes, channels, widths)
+        self._whitened = False
+        self.register_load_state_dict_post_hook(_is_whitened)  # type: ignore[no-untyped-call]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """Logits of pictures."""
+        if self.training and not self._whitened:
+            self.whiten(pictures)
+            self._whitened = True
+        return super().forward(pictures)
+
+
+def _is_whitened(network: nn.Module, _: object) -> None:
+    network._whitened = True  # type: ignore[assignment] # as weights that are loaded are
 
 
 class _Group(nn.Module):

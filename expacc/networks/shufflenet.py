@@ -1,8 +1,9 @@
-"""ShuffleNetV2 1×: Ma et al. 2018, Table 5, arXiv 1807.11164, with a stem for small pictures."""
+"""ShuffleNetV2 1×: Ma et al. 2018, Table 5, arXiv 1807.11164, for small pictures and large."""
 
 import torch
 from torch import Tensor, nn
 
+from expacc.networks.resnet import large_stem
 from expacc.networks.start import Pooled, conv, conv_norm
 
 _STEM, _LAST = 24, 1024
@@ -10,16 +11,22 @@ _STAGES = ((116, 4), (232, 8), (464, 4))  # channels, and units
 
 
 class ShuffleNetV2(Pooled):
-    """Units that split their channels in two, work on a half, and shuffle them."""
+    """Units that split their channels in two, work on a half, and shuffle them.
 
-    def __init__(self, classes: int = 10, channels: int = 3) -> None:
+    Args:
+        classes: how many logits.
+        channels: of the pictures.
+        large: for pictures of 224 pixels.
+    """
+
+    def __init__(self, classes: int = 10, channels: int = 3, *, large: bool = False) -> None:
         units: list[nn.Module] = []
         into = _STEM
         for out, count in _STAGES:
             units += [_Unit(into, out), *(_Unit(out, out) for _ in range(count - 1))]
             into = out
-        stem, last = conv_norm(channels, _STEM), conv_norm(into, _LAST, 1)
-        super().__init__(stem, *units, last, width=_LAST, classes=classes)
+        stem = large_stem(channels, _STEM, 3) if large else [conv_norm(channels, _STEM)]
+        super().__init__(*stem, *units, conv_norm(into, _LAST, 1), width=_LAST, classes=classes)
 
 
 class _Unit(nn.Module):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from expacc.training.checkpoint import EpochRecord
+    from expacc.training.complement import ComplementObjective
     from expacc.training.loop import train_runs
     from expacc.training.network import FitResult, fit
     from expacc.training.objectives import LOSS_NAMES, objective_of
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LOSS_NAMES",
     "Augment",
+    "ComplementObjective",
     "EpochRecord",
     "FitResult",
     "Layer",
@@ -34,6 +36,7 @@ __all__ = [
 _HOMES = {"train_runs": "loop", "LOSS_NAMES": "objectives", "objective_of": "objectives"}
 _HOMES |= {"FitResult": "network", "fit": "network", "EpochRecord": "checkpoint"}
 _HOMES |= {"Augment": "resident", "ResidentData": "resident"}
+_HOMES["ComplementObjective"] = "complement"
 _OLD_NAMES = {"Plan": "TrainConfig", "Rows": "TensorTable"}  # for one release
 
 

@@ -16,6 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from expacc.optim import ASAM, GradientNormalizer
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, Position, RunCheckpoint
+from expacc.training.complement import ComplementObjective
 from expacc.training.graphs import Recorded
 from expacc.training.loaders import Batch, Batches, Ranks
 from expacc.training.progress import Bar, percent, progress_bar
@@ -45,6 +46,7 @@ class Stepper:
     loss: Loss
     optimizer: Optimizer
     normalizer: GradientNormalizer | None
+    complement: ComplementObjective | None
     clip: float | None
     precision: str
     compile: bool
@@ -86,15 +88,21 @@ class Stepper:
         self.scaler.step(self._base)
         self.scaler.update()
         self.optimizer.zero_grad()
+        if self.complement is not None:
+            self._backward(group, self.complement.loss)
+            self.complement.follow(self._base)
+            self.scaler.step(self.complement.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
         return sums
 
-    def _backward(self, group: list[Batch]) -> Tensor:
+    def _backward(self, group: list[Batch], loss: Loss | None = None) -> Tensor:
         """Add the gradient of the mean over all rows of the group, on all ranks."""
         rows = sum(batch.rows for batch in group)
         sums = self.zeros()
         for number, batch in enumerate(group, start=1):
             with self._exchange_of_gradients(number == len(group)):
-                logits, value = self._evaluated(self._forward, batch)
+                logits, value = self._evaluated(self._forward, batch, loss)
                 here = len(batch.target)
                 # A mean over no rows may be NaN; it must still join the other ranks' backward.
                 value = value if here else value.nan_to_num()
@@ -123,7 +131,9 @@ class Stepper:
         loss, correct, counted, rows = sums.tolist()
         return Score(loss / max(rows, 1), correct / max(counted, 1))
 
-    def _evaluated(self, forward: Callable[[Any], Any], batch: Batch) -> tuple[Tensor, Tensor]:
+    def _evaluated(
+        self, forward: Callable[[Any], Any], batch: Batch, loss: Loss | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logits in float32 or better, and the loss."""
         if self.graphs and self._recorded is None and self.model.training:
             self._recorded = Recorded(self.model, batch.inputs, self._half)
@@ -136,7 +146,7 @@ class Stepper:
         _check_logits(logits, batch.target)
         if logits.dtype.itemsize < 4:
             logits = logits.float()
-        value = self.loss(logits, batch.target)
+        value = (loss or self.loss)(logits, batch.target)
         _check_value(value)
         return logits, value
 

@@ -17,6 +17,7 @@ from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, RunCheckpoint
+from expacc.training.complement import ComplementObjective
 from expacc.training.epochs import PRECISIONS, NetworkRun
 from expacc.training.loaders import Batches, find_device, find_ranks, split_loaders, wrap_ddp
 from expacc.training.randomness import caller_randomness_kept
@@ -54,6 +55,7 @@ def fit(
     scheduler: LRScheduler | None = None,
     scheduler_every: Literal["epoch", "step"] = "epoch",
     normalizer: GradientNormalizer | None = None,
+    complement: ComplementObjective | None = None,
     clip: float | None = None,
     accumulate: int = 1,
     device: str | torch.device = "auto",
@@ -93,6 +95,7 @@ def fit(
             validation loss, or the training loss without validation.
         scheduler_every: call it once an "epoch" or after each "step".
         normalizer: divides the gradients; it replaces ``clip``.
+        complement: takes a second step on every batch. Neither normalizer nor clip touches it.
         clip: the largest norm of the gradient.
         accumulate: batches per step; the gradient is the mean over all their rows.
         device: "auto" is CUDA if there is any, else the CPU.
@@ -185,6 +188,7 @@ def fit(
             loss=loss,
             optimizer=optimizer,
             normalizer=normalizer,
+            complement=complement,
             clip=clip,
             precision=precision,
             compile=compile,
@@ -208,6 +212,8 @@ def fit(
             parts = {"model": bare, "optimizer": optimizer}
             others = {"loss": loss, "scheduler": scheduler, "normalizer": normalizer}
             parts |= {name: part for name, part in others.items() if hasattr(part, "state_dict")}
+            if complement is not None:
+                parts["complement"] = complement.optimizer
             if precision == "float16":
                 parts["scaler"] = run.scaler
             identity = {
