@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from expacc.data.images import ImageSet
 
 
+_LONG, _VERY_LONG = 120, 3600  # seconds
+
+
 class _Planned(Exception):
     """A dry run ends here."""
 
@@ -155,13 +158,13 @@ def _advice(study: "NetworkStudy", left: float, speed: float) -> list[str]:
     from expacc.compare.vision import H200
     from expacc.report.words import duration
 
-    if study.plan.device.type != "cpu":
+    if study.plan.device.type != "cpu" or left < _LONG * speed:
         return []
     lines = [
         f"A GPU is used where there is one: an H200 trains cnn on up to {H200:,} pictures of "
         f"32 × 32 a second, which would be {duration(left / H200)} at best."
     ]
-    if left / speed > 3600:
+    if left > _VERY_LONG * speed:
         lines.append("Less: --epochs 2, --repeats 2, --losses leaky_expected_error, --trials 1.")
     return lines
 
