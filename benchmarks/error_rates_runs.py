@@ -52,12 +52,17 @@ def study(
 
     extra = np.zeros(losses + 1)
     extra[1:] += gain
+    chosen = [0] * (losses + 1)
     if search:
         held = BASE + random.normal(0, 1, rows)
         tried = [right(held, extra + rate, 1)[:, 0] for rate in RATES]
-        extra = extra + RATES[[_chosen([one[k] for one in tried]) for k in range(losses + 1)]]
+        chosen = [_chosen([one[k] for one in tried]) for k in range(losses + 1)]
+        extra = extra + RATES[chosen]
     found = right(BASE + random.normal(0, 1, rows), extra, seeds).astype(np.float64)
-    tests = [paired_runs(found[k] - found[0]) for k in range(1, losses + 1)]
+    tests = [
+        paired_runs(found[k] - found[0], chosen_apart=chosen[k] != chosen[0])
+        for k in range(1, losses + 1)
+    ]
     return adjust([test.p_value for test in tests])
 
 

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import expacc
 from expacc import compare_networks
+from expacc.cli import main
 from expacc.compare import networks, networks_reading, networks_work
 from expacc.compare.networks_data import read_rows
 from expacc.compare.networks_losses import make_loss
@@ -110,6 +111,13 @@ def test_answer_page_and_files(study):
     null = next(one for one in board["tables"][0]["entries"] if one["loss"] == NULL)
     assert null["adjusted_p"] == null["test"]["p_value"]
     assert NULL not in study.accuracy
+
+
+def test_the_command_line_shows_it_and_fits_no_table_from_it(study, capsys):
+    assert main(["show", str(study.folder)]) == 0
+    assert "Stopped where the validation rows are best:" in capsys.readouterr().out
+    assert main(["fit", "iris", "--from", str(study.folder)]) == 2
+    assert "--from must be a study of tables" in capsys.readouterr().err
 
 
 def test_pairs_share_weights_rows_and_wrong_labels(tmp_path, monkeypatch):

@@ -34,6 +34,15 @@ def test_paired_runs_by_hand():
     assert exact.interval[0] == pytest.approx(0, abs=1e-6)
 
 
+def test_numbers_chosen_apart_cost_the_variance_of_a_run():
+    gains = np.random.default_rng(0).normal(0.2, 0.1, (5, 50)) + np.linspace(-0.1, 0.1, 5)[:, None]
+    same, apart = paired_runs(gains), paired_runs(gains, chosen_apart=True)
+    added = gains.mean(1).var(ddof=1)
+    errors = [(one.difference / one.statistic) ** 2 for one in (same, apart)]
+    assert errors[1] - errors[0] == pytest.approx(added)
+    assert apart.p_value > same.p_value
+
+
 def test_paired_runs_at_the_ends():
     assert paired_runs(np.zeros((3, 9))).p_value == 1
     two = paired_runs(np.ones((2, 9)))

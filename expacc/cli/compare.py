@@ -219,6 +219,12 @@ def answer(
         screen.say(f"{step.what} {step.command}".strip())
     screen.say(f"Report: {shown_path(path)}", "bold")
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
+    finals = [row for row in record.rows if row.kind == "final"]
+    if finals and all(row.failure for row in finals):
+        raise UsageError(
+            f"every run of every loss failed, first with: {finals[0].failure} "
+            "Put that right, then add --overwrite to the command."
+        )
 
 
 def show(folder: Path, screen: Screen) -> None:
@@ -282,7 +288,13 @@ def fit(
     record = None if options.study is None else load_record(options.study)
     if record is not None:
         from expacc.compare.deploy import reading_of
+        from expacc.compare.record import NETWORK
 
+        if record.settings["model"] == NETWORK:
+            raise UsageError(
+                f"--from must be a study of tables; {options.study} is of a network. Its report "
+                "says how to train it, in Python."
+            )
         reading = {**reading_of(record, data), **reading}
     command = ["expacc", "fit", data, *(("--loss", options.loss) if options.loss else ())]
     table = read_one(data, reading, screen, command)

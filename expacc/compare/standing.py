@@ -154,7 +154,9 @@ def _one_test_set(
     if protocol.kind == "test":
         from expacc.stats.runs_and_rows import paired_runs
 
-        return paired_runs(np.subtract(ours_right, theirs_right, dtype=np.float64))
+        gains = np.subtract(ours_right, theirs_right, dtype=np.float64)
+        rates = [{row.numbers.get("factor") for row in some} - {None} for some in (rows, reference)]
+        return paired_runs(gains, chosen_apart=all(rates) and rates[0] != rates[1])
     return mcnemar(ours_right, theirs_right)
 
 

@@ -16,7 +16,9 @@ FEW_SEEDS = "fewer than three runs do not show how much chance there is in one: 
 _LEAST = 1e-100  # of a p-value: quantiles far beyond are not right in scipy
 
 
-def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
+def paired_runs(
+    gains: ArrayLike, *, chosen_apart: bool = False, confidence: float = 0.95
+) -> PairedTest:
     """Test two methods by paired runs on one set of test rows.
 
     The variance of the mean difference is the sum of two: over rows, of a row's mean over the
@@ -25,9 +27,13 @@ def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
     value is Cochran's: the mean of the two t quantiles, each weighted by its variance; with few
     seeds Satterthwaite's would be too small. Fewer than three seeds make no claim.
 
+    Where a search gave the two different numbers, each was judged by a trial, which may have been a
+    lucky run; all runs share what came of it. So the variance of a single run more is added.
+
     Args:
         gains: for each seed and test row, right with the method (1 or 0) less right with the
             reference; shape (seeds, rows). Seed by seed, both had the same start.
+        chosen_apart: the search gave the two different numbers.
         confidence: of the interval.
 
     Returns:
@@ -59,7 +65,8 @@ def paired_runs(gains: ArrayLike, *, confidence: float = 0.95) -> PairedTest:
         return PairedTest(test, 0.0, 1.0, freedom, 0.0, (0.0, 0.0), ALL_EQUAL)
     # One row more in the squares, so that a few rows that all agree are not certain.
     of_rows = (float((table.mean(0) ** 2).sum()) + 1) / rows - difference**2
-    variances = np.array([of_rows / rows, float(table.mean(1).var(ddof=1)) / seeds])
+    runs = 1 / seeds + chosen_apart
+    variances = np.array([of_rows / rows, float(table.mean(1).var(ddof=1)) * runs])
     error = float(np.sqrt(variances.sum()))
 
     def reach(p_value: float) -> float:
