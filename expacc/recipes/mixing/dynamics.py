@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from expacc.recipes.mixing import escape
-from expacc.recipes.mixing.uci import CE, GRADUAL
+from expacc.recipes.mixing.uci import CE, GRADUAL, gradient_volume
 from expacc.recipes.mixing.vision import BATCH, LOSSES, STAND_IN
 from expacc.recipes.page import Claim, Comparison, Number, Page, Section
 from expacc.recipes.paper import Layout, load_paper
@@ -22,7 +22,7 @@ from expacc.recipes.vision.page import Cells, cost_section, layout_of
 from expacc.recipes.vision.plan import Cell, protocol_of, work_of
 from expacc.recipes.vision.sets import open_set, read_sets
 from expacc.recipes.vision.train import Scale, scaled, train_place, unit
-from expacc.report.words import NONE, signed
+from expacc.report.words import NONE
 from expacc.runner.rows import Row
 
 PAPER: Mapping[str, Any] = load_paper("mixing")["dynamics"]
@@ -241,24 +241,30 @@ def _mean(rows: Sequence[Row], name: str) -> float:
     return float(np.mean([row.metrics[name] for row in rows]))
 
 
+def _compared() -> Iterator[tuple[str, float]]:
+    """A loss, and the trace, over CE's, of cross entropy times what gives it as much gradient."""
+    yield CE, 1.0
+    for focus in FOCI:
+        yield f"F={focus:g}", gradient_volume(1, 1 / (1 - 2 * focus)) ** 3
+    yield EL, gradient_volume(0, 1) ** 3
+
+
 def _escaping(layout: Layout, cells: Cells) -> Section:
     lines = []
     for key in cells.keys:
         for method in METHODS:
             own = cells.rows(key, method)
-            for name in (CE, *(f"F={focus:g}" for focus in FOCI), EL) if own else ():
+            for name, scaled_ce in _compared() if own else ():
                 trace, base = (_mean(own, f"trace {one}") for one in (name, CE))
                 bound = _mean(own, f"bound {name}") if f"bound {name}" in own[0].metrics else None
-                error = _mean(own, f"error {name}")
-                lines.append(
-                    (
-                        *(*key, method, name, f"{trace:.3g}", f"{error:.2g}"),
-                        f"{trace / base:.3g}" if base else NONE,
-                        f"{trace - base:.3g}".replace("-", "−"),
-                        NONE if bound is None else f"{bound:.3g}".replace("-", "−"),
-                    )
-                )
+                less = (trace, _mean(own, f"error {name}"), trace / base if base else None)
+                numbers = (*less, scaled_ce, trace - base, bound)
+                lines.append((*key, method, name, *map(_told, numbers)))
     return layout.section("escaping", grids=[layout.grid("traces", lines)])
+
+
+def _told(number: float | None) -> str:
+    return NONE if number is None else f"{number:.3g}".replace("-", "−")
 
 
 def _claims(layout: Layout, cells: Cells) -> Iterator[Claim]:
@@ -270,14 +276,14 @@ def _claims(layout: Layout, cells: Cells) -> Iterator[Claim]:
         theirs = f"{PAPER['share']['near']:.1f} % and {PAPER['share']['far']:.1f} %"
         holds = near.mean > far.mean if near and far else None
         yield layout.claim("late", told, holds, theirs=theirs, **where)
-        gaps = [_mean(own, f"trace F={f:g}") - _mean(own, f"trace {CE}") for f in FOCI if own]
-        ours = ", ".join(f"F={f:g}: {signed(g, 3)}" for f, g in zip(FOCI, gaps, strict=False))
-        yield layout.claim("more", ours, min(gaps) > 0 if own else None, **where)
-        bounds = [_mean(own, f"bound F={f:g}") for f in FOCI if own]
-        over = sum(gap > bound for gap, bound in zip(gaps, bounds, strict=True))
-        ours = f"{over} of {len(FOCI)}" if own else ""
-        yield layout.claim("bound", ours, over == len(FOCI) if own else None, **where)
-        less = _mean(own, f"trace {EL}") - _mean(own, f"trace {CE}") if own else 0.0
-        yield layout.claim(
-            "less", signed(less, 3) if own else "", less < 0 if own else None, **where
-        )
+        base = _mean(own, f"trace {CE}") if own else 1.0
+        traces_ = {f: _mean(own, f"trace F={f:g}") for f in FOCI if own}
+        ours = ", ".join(f"F={f:g}: {_told(trace / base)}" for f, trace in traces_.items())
+        holds = min(traces_.values()) > base if own else None
+        yield layout.claim("more", ours, holds, **where)
+        over = sum(t - base > _mean(own, f"bound F={f:g}") for f, t in traces_.items())
+        ours, holds = (f"{over} of {len(FOCI)}", over == len(FOCI)) if own else ("", None)
+        yield layout.claim("bound", ours, holds, **where)
+        less = _mean(own, f"trace {EL}") / base if own else 0.0
+        ours, holds = (_told(less), less < 1) if own else ("", None)
+        yield layout.claim("less", ours, holds, **where)
