@@ -1,6 +1,7 @@
 """The command ``compare`` of a set of pictures."""
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,7 +85,7 @@ def compare(
                 pictures=_large(data, images),
                 resume=not how.overwrite,
                 progress=screen.progress,
-                command=" ".join(how.command),
+                command=shlex.join(how.command),
                 before=_before(out, how, screen),
             )
             answer(found.record, out, screen, found.board)
