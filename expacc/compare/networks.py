@@ -161,7 +161,8 @@ def compare_networks(
         classes: their names, in the order of the labels.
         name: of the data, for the report.
         target: what is predicted, for the report.
-        row_names: of the rows of train and then of test, such as files, for the suspects.
+        row_names: of the rows of train and then of test, such as files, for the suspects; else
+            they are numbers from 0.
         pictures: small PNG files of rows by number, for the suspects on the page; of pictures in
             bytes they are made anyway.
         notes: lines on the data, for the report.
@@ -289,6 +290,9 @@ def compare_networks(
         "precision": precision,
         "protocol": PROTOCOL,
     }
+    if row_names is None and tested is not None:
+        row_names = [f"train {k}" for k in range(len(rows))]
+        row_names += [f"test {k}" for k in range(len(tested))]
     if row_names is not None and len(row_names) != len(labels):
         raise UsageError(
             f"row_names must be one for each row, {len(labels)}; got {len(row_names)}."
@@ -326,8 +330,8 @@ def _run(
     begun = {"started": now, "tables": [study.facts.to_json()]}
     try:
         opened = Store.open(plan.folder, study.identity, resume=resume, notes=begun)
-    except ValueError as error:  # which speaks of the command line
-        if command:
+    except (ValueError, OSError) as error:  # which speak of the command line
+        if command or "--out" not in str(error):
             raise
         told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
         raise UsageError(told) from None
