@@ -14,8 +14,15 @@ from typer import Argument, Option
 
 from expacc.cli import compare as studies
 from expacc.cli import tables
-from expacc.cli.options import GpusPerRun, Interrupted, ReportTo, RunOptions
-from expacc.cli.screen import Screen, lasting_streams, user_input
+from expacc.cli.screen import (
+    GpusPerRun,
+    Interrupted,
+    ReportTo,
+    RunOptions,
+    Screen,
+    lasting_streams,
+    user_input,
+)
 from expacc.plain import UsageError, one_line
 
 app = typer.Typer(

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.options import RunOptions
-from expacc.cli.screen import Screen, shell, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shell, shown_path, user_input
 from expacc.cli.tables import describe, flags_of, read_all, read_one
 from expacc.plain import UsageError
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from expacc.cli.compare import answer, read_shares
-from expacc.cli.options import RunOptions
-from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shown_path, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.options import RunOptions
-from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shown_path, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
