@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import studies
-from expacc.cli.options import RunOptions
 from studies import ROWS, children, content, execute, gone, plan, wait_for
 
+from expacc.cli.screen import RunOptions
 from expacc.plain import UsageError
 from expacc.runner import boot, cluster
 from expacc.runner.store import Store

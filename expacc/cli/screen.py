@@ -180,7 +180,7 @@ def _take_places() -> None:
         os.set_inheritable(place, True)
 
 
-# ------------------------------------------------------------------- how the work of a command is done
+# ----------------------------------------------------------------- how the work is done
 
 ReportTo = Annotated[
     str | None,
