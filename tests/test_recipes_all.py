@@ -5,12 +5,26 @@ import re
 from dataclasses import dataclass, replace
 
 import pytest
-from uci_files import write_digits, write_halves, write_prepared, write_tables
+from torch import nn
+from uci_files import (
+    write_cifar,
+    write_digits,
+    write_halves,
+    write_imagenet,
+    write_prepared,
+    write_tables,
+)
 
+from expacc import networks
 from expacc.recipes.exact import protocol, toy_work
+from expacc.recipes.exact import vision as exact_vision
+from expacc.recipes.leaky import cifar as leaky_cifar
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
+from expacc.recipes.mixing import dynamics as mixing_dynamics
+from expacc.recipes.mixing import imagenet as mixing_imagenet
 from expacc.recipes.mixing import uci as mixing_uci
+from expacc.recipes.mixing import vision as mixing_vision
 from expacc.recipes.page import Page, answer_of
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work, recipes
 from expacc.recipes.runner import How, load_result, run_recipe
@@ -21,6 +35,10 @@ from expacc.runner.store import Store
 ALL = recipes()
 RUN = [name for name in ALL if name != "exact-cost"]  # which measures for half a second a part
 HERE = How(workers=0, progress=False)
+
+
+def tiny_network(classes, channels):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * channels, classes))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -37,6 +55,21 @@ def short():
             (mixing_uci, "QUICK_EPOCHS", 2),
         ):
             patch.setattr(module, name, value)
+        for name in ("resnet20", "m3cnn", "shufflenet_v2-large"):  # tests of their own have them
+            patch.setitem(networks._MADE, name, tiny_network)
+        patch.setattr(exact_vision, "OPTIMIZERS", {"asam": "ASAM"})
+        patch.setattr(mixing_dynamics, "FOCI", (0.4,))
+        few = {name: mixing_vision.REGULARISED[name] for name in ("colour jitter", "dropout")}
+        patch.setattr(mixing_vision, "REGULARISED", few)
+        for module, more in (
+            (exact_vision, {"epochs": {"mnist": 1}, "test_rows": 10}),
+            (leaky_cifar, {"epochs": 1}),
+            (mixing_vision, {"epochs": 1}),
+            (mixing_dynamics, {"epochs": 2, "sample": 8}),
+            (mixing_imagenet, {"size": 32, "networks": ["shufflenet_v2-large"]}),
+        ):
+            quick = {**module.PROTOCOLS["quick"], "rows": 20, **more}
+            patch.setitem(module.PROTOCOLS, "quick", quick)
         yield
 
 
@@ -49,6 +82,8 @@ def data(tmp_path_factory):
     for seed, name in enumerate(("iris", "wine", "mine")):
         write_prepared(root / "uci121" / name, 40, 3, 2, seed)
     write_digits(root / "mnist")
+    write_cifar(root / "cifar-10-batches-bin")
+    write_imagenet(root / "imagenet")
     return root
 
 

@@ -76,13 +76,16 @@ def test_the_registry_has_every_recipe_of_the_papers():
     assert set(registry.recipes()) == {
         *("exact-toy", "exact-integral", "exact-cost"),
         *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise"),
-        *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp"),
-        *("mixing-gradients", "mixing-uci"),
+        *("exact-vision", "exact-samples"),
+        *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp", "leaky-cifar"),
+        *("mixing-gradients", "mixing-uci", "mixing-vision", "mixing-imagenet"),
+        *("mixing-cot", "mixing-regularisation", "mixing-dynamics"),
     }
     for one in registry.recipes().values():
         assert set(one.needs) <= set(registry.ORIGINS)
         assert one.minutes > 0
-        assert one.alone == (one.name == "exact-cost")  # which measures time
+        # Which measures time, and which has all GPUs.
+        assert one.alone == (one.name in ("exact-cost", "mixing-imagenet"))
         assert "\n" not in one.what
 
 

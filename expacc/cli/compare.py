@@ -2,64 +2,21 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.screen import Screen, shell, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shell, shown_path, user_input
 from expacc.cli.tables import describe, flags_of, no_address, read_all, read_one
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.deploy import Deployed
+    from expacc.compare.leaderboard import Leaderboard
     from expacc.compare.record import StudyRecord
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
-
-
-class Interrupted(Exception):
-    """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How the work is done, which does not change its results.
-
-    Args:
-        out: folder of the study; None for the default.
-        engine: 'local' or 'ray'.
-        workers: None for all cores.
-        address: of a Ray cluster.
-        device: of the training; a small table is too little work for a GPU.
-        overwrite: delete the rows that are there.
-        dry_run: only say what would run.
-        no_run: write the pages of the rows that there are.
-        command: as it was typed.
-    """
-
-    out: Path | None = None
-    engine: str = "local"
-    workers: int | None = None
-    address: str | None = None
-    device: str = "cpu"
-    overwrite: bool = False
-    dry_run: bool = False
-    no_run: bool = False
-    command: tuple[str, ...] = ()
-
-    @contextmanager
-    def resumable(self, out: Path) -> Iterator[None]:
-        """Within, Ctrl-C becomes a line on how to go on."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            again = [word for word in self.command if word != "--overwrite"]
-            raise Interrupted(
-                f"Stopped; what was finished is saved in {shown_path(out)}. "
-                f"To go on: {shlex.join(again) or 'run the same command again'}"
-            ) from None
 
 
 def read_losses(text: Sequence[str] | None, model: str = "linear") -> tuple[str, ...]:
@@ -107,7 +64,6 @@ def compare(
 ) -> None:
     """Run the study, or what is left of it, and print its answer."""
     from expacc.compare.study import plan_study, run_study
-    from expacc.runner.engine import workers_for
 
     command = how.command or ("expacc", "compare", *data, *flags_of(reading))
     tables = read_all(data, reading, screen, command)
@@ -115,7 +71,7 @@ def compare(
     if chosen is not None and "target" not in reading:  # when asked for it
         how = replace(how, command=(*command, "--target", str(chosen)))
     describe(tables, screen)
-    study = plan_study(tables, settings, how.device, only_plan=how.dry_run)
+    study = plan_study(tables, settings, how.device, only_plan=how.dry_run, gpus=how.gpus)
     for note in study.notes:
         screen.remark(note, "dim")
     out = how.out or _default_folder(data, tables)
@@ -125,16 +81,17 @@ def compare(
     screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
     which = data if len(tables) == 1 else ["TABLE.csv"]
     fit = shell(["expacc", "fit", *which, *flags_of(reading), "--from", shown_path(out)])
-    with how.resumable(out):
+    with how.resumable(out), how.tracker(out) as report:
         record, outcome = run_study(
             study,
             out,
             command=shlex.join(how.command),
             next_step=fit,
             engine=how.engine,  # type: ignore[arg-type] # checked there
-            workers=workers_for(how.device, how.workers),
+            workers=how.at_once,
             address=how.address,
             progress=screen.progress,
+            report=report,
             resume=not how.overwrite,
         )
         if outcome.skipped:
@@ -195,17 +152,24 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     )
 
 
-def answer(record: "StudyRecord", out: Path, screen: Screen) -> None:
-    """Print the answer and the leaderboard, write the report, and say where it is."""
+def answer(
+    record: "StudyRecord", out: Path, screen: Screen, board: "Leaderboard | None" = None
+) -> None:
+    """Print the answer and the leaderboard, write the report, and say where it is.
+
+    With ``board`` the report is there already.
+    """
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
     from expacc.compare.page_tables import next_steps
     from expacc.compare.terminal import print_leaderboard
 
-    board = leaderboard(record)
+    path = out / "report.html"
+    if board is None:
+        board = leaderboard(record)
+        path = write_report(record, out, board)
     if not screen.as_json:
         print_leaderboard(board, screen.console())
-    path = write_report(record, out, board)
     screen.say("")
     for step in next_steps(record, board):
         screen.say(f"{step.what} {step.command}".strip())
@@ -280,7 +244,13 @@ def fit(
     record = None if options.study is None else load_record(options.study)
     if record is not None:
         from expacc.compare.deploy import reading_of
+        from expacc.compare.record import NETWORK
 
+        if record.settings["model"] == NETWORK:
+            raise UsageError(
+                f"--from must be a study of tables; {options.study} is of a network. Its report "
+                "says how to train it, in Python."
+            )
         reading = {**reading_of(record, data), **reading}
     command = ["expacc", "fit", data, *(("--loss", options.loss) if options.loss else ())]
     table = read_one(data, reading, screen, command)

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.compare import RunOptions
-from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shown_path, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +16,12 @@ OUT = Path("expacc-reproduce")
 
 
 def recipe_options(
-    data: Path | None, repeats: int | None, quick: bool, seed: int, device: str = "cpu"
+    data: Path | None,
+    repeats: int | None,
+    quick: bool,
+    seed: int,
+    device: str = "cpu",
+    short: bool = False,
 ) -> "RecipeOptions":
     """What the user asked for, checked."""
     from expacc.recipes.recipe import RecipeOptions
@@ -26,8 +30,10 @@ def recipe_options(
         raise UsageError(f"--data must be a folder; got {str(data)!r}.")
     if repeats is not None and repeats < 1:
         raise UsageError(f"--repeats must be >= 1; got {repeats}.")
+    if quick and short:
+        raise UsageError("--quick must stand without --short; got both.")
     folder = data.expanduser() if data is not None else None
-    return RecipeOptions(data=folder, seeds=repeats, quick=quick, seed=seed, device=device)
+    return RecipeOptions(folder, repeats, quick, seed, device, short)
 
 
 def _list(data: Path | None, screen: Screen) -> None:
@@ -82,7 +88,20 @@ def _print_list(found: Mapping[str, "Recipe"], have: Mapping[str, bool], screen:
 
 
 def _minutes(minutes: float) -> str:
+    if minutes >= 120:
+        return f"{minutes / 60:.0f} h"
     return f"{max(1, round(60 * minutes))} s" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def _minutes_of(one: "Recipe", options: "RecipeOptions", work: "Work") -> float:
+    if work.minutes is not None:
+        return work.minutes
+    return min(one.minutes, 1.0) if options.quick else one.minutes
+
+
+def _takes(one: "Recipe", options: "RecipeOptions", work: "Work") -> str:
+    place = "two idle cores" if options.device == "cpu" or work.minutes is None else "one H200"
+    return f"{_minutes(_minutes_of(one, options, work))} on {place}"
 
 
 def reproduce(
@@ -113,7 +132,8 @@ def reproduce(
     else:
         from expacc.compare.study import check_device  # brings scipy, which a list need not
 
-        check_device(options.device)
+        if not how.gpus:
+            check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
             screen.give(_forecast(one, options, work, how, screen))
@@ -139,7 +159,7 @@ def _all(
 
     left_out: dict[str, str] = {}
     results = []
-    if not how.no_run:
+    if not how.no_run and not how.gpus:
         check_device(options.device)
     for one in found:
         if how.no_run:
@@ -179,8 +199,9 @@ def _run(
     for sentence in work.missing:
         screen.warn(sentence)
     runs = sum(item.runs for item in work.items)
+    takes = "" if work.minutes is None else f", about {_takes(one, options, work)} in all"
     screen.remark(
-        f"{one.name}: {runs:,} runs in {len(work.items)} parts → {shown_path(out)}", "bold"
+        f"{one.name}: {runs:,} runs in {len(work.items)} parts{takes} → {shown_path(out)}", "bold"
     )
     with how.resumable(out):
         result, outcome = run_recipe(
@@ -192,6 +213,7 @@ def _run(
                 command=_command(one, how),
                 engine=how.engine,  # type: ignore[arg-type] # checked there
                 workers=how.workers,
+                gpus=how.gpus,
                 address=how.address,
                 progress=screen.progress,
                 fresh=how.overwrite,
@@ -249,17 +271,16 @@ def _forecast(
     runs, done = sum(item.runs for item in work.items), parts_done(one, options, work, out)
     for sentence in work.missing:
         screen.warn(sentence)
-    minutes = min(one.minutes, 1.0) if options.quick else one.minutes
     screen.say(
         f"{one.name}: {runs:,} runs in {len(work.items)} parts, {done} of them done; all takes "
-        f"about {_minutes(minutes)} on two idle cores. It would write to {shown_path(out)}."
+        f"about {_takes(one, options, work)}. It would write to {shown_path(out)}."
     )
     return {
         "name": one.name,
         "runs": runs,
         "items": len(work.items),
         "items_done": done,
-        "minutes": minutes,
+        "minutes": _minutes_of(one, options, work),
         "out": str(out),
         "missing": list(work.missing),
     }
