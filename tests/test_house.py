@@ -107,7 +107,7 @@ EXTRAS = {
     "cli": {"typer", "rich"},
     "compare": {"numpy", "scipy", "matplotlib", "rich", "safetensors", "sklearn", "threadpoolctl"},
     "data": {"PIL", "numpy", "pyarrow", "python_calamine", "sklearn", "zstandard"},
-    "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
+    "estimator": {"numpy", "scipy", "sklearn", "safetensors", "threadpoolctl"},
     "integrations": {
         *("lightning", "mlflow", "pytorch_lightning", "skorch", "transformers", "wandb"),
     },
