@@ -25,7 +25,7 @@ from expacc.estimator.categories import (
     category_mask,
     values_of_categories,
 )
-from expacc.estimator.committee import Committee, committee_module, fit_committee
+from expacc.estimator.committee import Committee, committee_module
 from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
 from expacc.estimator.inputs import (
     Array,
@@ -42,6 +42,7 @@ from expacc.estimator.saving import (
     read_folder,
     write_folder,
 )
+from expacc.estimator.voting import fit_committee
 from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
