@@ -11,15 +11,11 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.inspection import permutation_importance
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from expacc.estimator import AccuracyClassifier as OneModel
+from expacc.estimator import AccuracyClassifier
 from expacc.estimator import voting
 from expacc.estimator.columns import FEW, PIECES, Columns
 
 IRIS = load_iris(return_X_y=True)
-
-
-def AccuracyClassifier(**options):
-    return OneModel(hidden_layer_sizes="auto", **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -139,7 +135,7 @@ def test_categories_of_many_kinds_have_an_order(tmp_path):
     odd["whole"] = pd.array([None, 3] * 100, dtype="Int64")
     model = AccuracyClassifier(random_state=0).fit(odd, labels)
     assert model.score(odd, labels) > 0.9
-    again = OneModel.load(model.save(tmp_path / "model"))
+    again = AccuracyClassifier.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(odd), model.predict_proba(odd))
     with pytest.raises(ValueError, match="column 'word' holds text"):
         AccuracyClassifier().fit(odd.assign(word="x"), labels)
@@ -198,7 +194,7 @@ def test_a_row_of_weight_0_is_not_judged():
 
 def test_who_votes_is_told():
     model = AccuracyClassifier(random_state=0).fit(*IRIS)
-    assert len(model.cv_results_["params"]) == 2
+    assert len(model.cv_results_["params"]) == 3
     assert model.best_params_ in model.cv_results_["params"]
     with pytest.raises(AttributeError, match="linear"):
         _ = model.coef_
@@ -206,14 +202,19 @@ def test_who_votes_is_told():
 
 @pytest.mark.parametrize(
     "options",
-    [{"loss": "hinge"}, {"epochs": 3}, {"guard": False}, {"loss_params": {}}, {"dropout": 0}],
+    [{"loss": "hinge"}, {"epochs": 3}, {"guard": False}, {"loss_params": {}}, {"effort": "fast"}],
     ids=str,
 )
-def test_training_of_ones_own_is_refused(options):
-    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be left at .* Give the"):
-        AccuracyClassifier(**options).fit(*IRIS)
-    with pytest.raises(ValueError, match="hidden_layer_sizes must be widths or 'auto'"):
-        OneModel(hidden_layer_sizes="wide").fit(*IRIS)
+def test_training_of_ones_own_is_of_one_model(options):
+    model = AccuracyClassifier(**options).fit(*IRIS)
+    assert model.committee_ is None
+    assert model.coef_.shape == (3, 4)
+
+
+def test_options_that_cannot_be():
+    for options in ({"hidden_layer_sizes": "wide"}, {"effort": "most"}):
+        with pytest.raises(ValueError, match=f"^{next(iter(options))} must be .* got "):
+            AccuracyClassifier(**options).fit(*IRIS)
 
 
 def test_so_few_rows_that_none_can_be_held_out():
@@ -260,7 +261,7 @@ def test_the_module_is_exported_to_onnx(fitted, tmp_path):
 
 def test_saved_and_read_again(fitted, tmp_path):
     frame, _ = mixed(50, seed=7)
-    again = OneModel.load(fitted.save(tmp_path / "model"))
+    again = AccuracyClassifier.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
     assert again.best_params_ == fitted.best_params_
 
@@ -292,10 +293,13 @@ def test_tensors_that_cannot_be_are_refused(fitted, tmp_path, change):
         facts.pop(name)
     (folder / "model.json").write_text(json.dumps(facts))
     with pytest.raises(ValueError, match=r"must|Save it again"):
-        OneModel.load(folder)
+        AccuracyClassifier.load(folder)
 
 
 def test_a_diverged_network_does_not_vote(monkeypatch):
     monkeypatch.setattr(voting, "LEARNING_RATE", 1e30)
+    model = AccuracyClassifier().fit(*IRIS)
+    assert [each["units"] for each in model.cv_results_["params"]] == ["radial"]
+    monkeypatch.setattr(voting, "CANDIDATES", voting.CANDIDATES[:2])
     with pytest.raises(FloatingPointError, match="every one diverged"):
         AccuracyClassifier().fit(*IRIS)
