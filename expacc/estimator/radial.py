@@ -23,10 +23,10 @@ from expacc.training import TensorTable
 
 CENTERS = 512
 MOST_ROWS = 12_288  # to solve for; more change little
-SLOPE_ROWS = 1000  # at which slopes are taken
+SLOPE_ROWS = 1000  # at which slopes are taken, of a solution for twice as many
 SLOPE_SIGNS = 8  # sums of classes at random, beyond so many of them
 ROUNDS = 2
-RIDGES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+RIDGES = (0.1, 0.5, 2.0, 8.0, 30.0)
 SOFT = 1e-4  # added to a squared distance: no kink, and no digits lost, on a center
 BLOCK = 4096
 Rows = NDArray[np.int64]
@@ -148,8 +148,8 @@ def _to_unit(factor: Tensor, seen: Tensor) -> Tensor:
 
 def _weighed(rows: Tensor, seen: Tensor, weight: Tensor, wanted: Tensor, alike: Tensor) -> Tensor:
     """Factors in proportion to the root mean square slope of the solution along each input."""
-    factor = alike
-    classes = wanted.shape[1]
+    factor, classes = alike, wanted.shape[1]
+    rows, weight, wanted = (each[: 2 * SLOPE_ROWS] for each in (rows, weight, wanted))
     for _ in range(ROUNDS):
         line = _solve(rows, factor, seen, weight, wanted, (1.0,))[0].float()
         if classes > SLOPE_SIGNS:  # its mean over signs is the sum over classes
@@ -205,8 +205,9 @@ def _best_ridge(found: NDArray[np.float32], codes: Rows, share: Array) -> tuple[
     best: tuple[float, int, float, Array] | None = None
     for place, values in enumerate(found.astype(np.float64)):
 
-        def surprise(log: float, values: Array = values) -> float:
-            return -float(share @ log_softmax(np.exp(log) * values, axis=1)[rows, codes])
+        def surprise(log: float, some: Array = values[:BLOCK]) -> float:
+            logs = log_softmax(np.exp(log) * some, axis=1)[rows[:BLOCK], codes[:BLOCK]]
+            return -float(share[:BLOCK] @ logs)
 
         sharp = float(np.exp(minimize_scalar(surprise, bounds=(-1, 5), method="bounded").x))
         chances = np.exp(log_softmax(sharp * values, axis=1))
