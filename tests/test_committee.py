@@ -11,9 +11,10 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.inspection import permutation_importance
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from expacc.estimator import AccuracyClassifier
-from expacc.estimator import voting
+from expacc.estimator import AccuracyClassifier, voting
 from expacc.estimator.columns import FEW, PIECES, Columns
+from expacc.estimator.radial import RadialKind, fit_radial
+from expacc.training import TensorTable
 
 IRIS = load_iris(return_X_y=True)
 
@@ -228,6 +229,41 @@ def test_permutation_importance_works(fitted):
     found = permutation_importance(fitted, frame, labels, n_repeats=2, random_state=0)
     assert found.importances_mean.argmax() in (1, 2)
     assert found.importances_mean[4] == 0
+
+
+# ------------------------------------------------------------------------------------- radial units
+
+
+def radial_fits(features, codes, kinds):
+    table = TensorTable(torch.from_numpy(features).float(), torch.from_numpy(codes), 2)
+    fold = np.arange(len(codes)) % 4
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(4)]
+    return list(fit_radial(table, np.ones(len(codes)), folds, kinds))
+
+
+def test_slopes_part_what_counts_from_what_does_not():
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(400, 20))
+    codes = (features[:, 0] * features[:, 1] > 0).astype(np.int64)
+    alike, weighed = radial_fits(features, codes, [RadialKind(False, one) for one in (False, True)])
+    right = [np.mean(fit.chances.argmax(1) == codes) for fit in (alike, weighed)]
+    assert right[1] > right[0] + 0.1
+    assert set(np.argsort(-weighed.radial.factor)[:2]) == {0, 1}
+
+
+def test_centers_on_top_of_each_other_are_solved_for():
+    features = np.zeros((300, 3))
+    features[:, 0] = np.arange(300) % 2
+    features[:, 1] = 1e-6 * np.random.default_rng(0).normal(size=300)
+    (fit,) = radial_fits(features, (features[:, 0] > 0).astype(np.int64), [RadialKind(False, True)])
+    assert np.isfinite(fit.line).all()
+    assert (fit.chances.argmax(1) == features[:, 0]).all()
+
+
+def test_labels_that_nothing_tells_leave_inputs_alike():
+    features = np.ones((40, 2))
+    for fit in radial_fits(features, np.arange(40) // 20, [RadialKind(False, True)]):
+        assert np.isfinite(fit.chances).all()
 
 
 # ---------------------------------------------------------------------------------- modules, files

@@ -42,32 +42,27 @@ from expacc.estimator.saving import (
     read_folder,
     write_folder,
 )
-from expacc.estimator.voting import fit_committee
+from expacc.estimator.voting import fit_committee, networks_vote
 from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
 LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
-# What belongs to the training of one model, and its values where networks may vote.
-OF_ONE_MODEL: dict[str, Any] = {
-    **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
-    **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
-}
 
 
 class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Small networks that vote, one network of ReLU layers or a linear one, trained for accuracy.
 
-    By itself many small networks are trained at once, lines among them, each on other rows;
-    held-out rows say when each kind is to stop, and the best kinds vote. With ``effort='fast'``,
-    with layers of your own, or with a ``loss`` or anything else that belongs to the training of
-    one model, it is one model: ``fit`` starts from scikit-learn's logistic regression (a network:
-    from one trained on cross entropy), trains on from there with ``loss``, and keeps the result if
-    held-out rows show that it helped. Features are scaled inside; missing values and categories
-    are welcome where networks vote.
+    By itself ``fit`` trains many small networks at once, lines among them, each on other rows;
+    held-out rows say when each kind is to stop, and the best kinds vote. Missing values and
+    categories are welcome then. With ``effort='fast'``, layers of your own, or a ``loss`` or
+    another parameter of one model's training, it starts from scikit-learn's logistic regression (a
+    network: from one trained on cross entropy), trains on from there with ``loss``, and keeps the
+    result if held-out rows show that it helped. Features are scaled inside.
 
     Args:
-        loss: of one model: 'auto' for the leaky expected error, a name of ``expacc.training.LOSS_NAMES``, a loss
-            Module, or any callable of (logits, target). 'cross_entropy' gives the start itself.
+        loss: of one model: 'auto' for the leaky expected error, a name of
+            ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of (logits, target).
+            'cross_entropy' gives the start itself.
         hidden_layer_sizes: 'auto' for networks that vote, or the linear model where ``effort`` is
             'fast' or something of one model's training is set; () for a linear model; or widths.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
@@ -230,16 +225,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
 
     def _votes(self) -> bool:
         """Whether networks vote: by default, if nothing of one model's training is set."""
-        hidden = self._value("hidden_layer_sizes", warn=False)
-        values = {name: getattr(self, name) for name in OF_ONE_MODEL}
-        values["loss_params"] = self._value("loss_params", warn=False)
-        return (
-            self._may_vote
-            and isinstance(hidden, str)
-            and hidden == "auto"
-            and self.effort == "full"
-            and all(type(values[n]) is type(v) and values[n] == v for n, v in OF_ONE_MODEL.items())
-        )
+        return self._may_vote and networks_vote(lambda name: self._value(name, warn=False))
 
     def _fit_committee(
         self,
@@ -291,8 +277,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         for name in ("epochs", "batch_size"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
-        if isinstance(hidden, str):
-            hidden = ()
+        hidden = () if isinstance(hidden, str) else hidden
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         for width in hidden:
             check_count("hidden_layer_sizes", width)

@@ -18,7 +18,7 @@ class Renamed:
 
     def _value(self, name: str, *, warn: bool = True) -> Any:
         """A parameter, or the one of its old name, if that is given."""
-        old = RENAMED[name]
+        old = RENAMED.get(name, "")
         value = getattr(self, old, UNUSED)
         if isinstance(value, str) and value == UNUSED:
             return getattr(self, name)

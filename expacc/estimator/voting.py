@@ -27,6 +27,23 @@ LOOKS = 10  # how often a candidate may stop, evenly over its training
 JUDGES = 4096  # rows of a fold, at most, that say when
 
 
+# Parameters of one model's training: as they are where networks vote.
+WHERE_THEY_VOTE: dict[str, Any] = {
+    **{"hidden_layer_sizes": "auto", "effort": "full", "loss_params": None, "guard": True},
+    **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
+    **{"weight_decay": 1.0, "dropout": 0.0},
+}
+
+
+def networks_vote(value_of: Callable[[str], Any]) -> bool:
+    """Whether parameters leave it to us what is trained."""
+    for name, usual in WHERE_THEY_VOTE.items():
+        value = value_of(name)
+        if type(value) is not type(usual) or value != usual:
+            return False
+    return True
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A kind of network.
