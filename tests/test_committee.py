@@ -85,6 +85,13 @@ def test_a_column_becomes_what_it_is():
     assert 0.8 < inputs[:, 0].std() < 1.2
 
 
+def test_a_value_that_is_rounded_otherwise_is_the_nearest_but_a_category_is_none():
+    features = np.tile([[0.1], [0.2], [0.4]], (10, 2))
+    inputs = columns_of(features, categorical=[1]).transform(np.array([[0.19, 0.15], [9, 0.4]]))
+    assert inputs[:, 1:4].tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert inputs[:, 4:].tolist() == [[0, 0, 0], [0, 0, 1]]
+
+
 @pytest.mark.parametrize("value", [1e308, -1e308, np.nan, 5.5])
 def test_what_training_did_not_have_has_finite_inputs(value):
     features = np.random.default_rng(0).normal(size=(50, 3))

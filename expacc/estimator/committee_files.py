@@ -95,7 +95,7 @@ def read_committee(
     lengths = {name: len(values) for name, values in parts.items()}
     for whole, *others in (
         ("numbers", "center", "scale"),
-        ("valued", "value"),
+        ("valued", "least", "most"),
         ("pieced", "low", "high"),
     ):
         if any(lengths[other] != lengths[whole] for other in others):

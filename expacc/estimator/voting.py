@@ -2,8 +2,8 @@
 
 Each candidate, from a line to two layers, is trained on every fold's other rows: cross entropy
 first, the expected error then; those of radial units are solved for. The rows that a network did
-not see say when its kind is to stop and how good it is; the best kind and all that are within a
-standard error of it vote with their probabilities. So no single row of wrong label, fold or
+not see say when its kind is to stop and how good it is; the best kind and all that held-out rows
+hardly tell from it vote with their probabilities. So no single row of wrong label, fold or
 setting decides.
 """
 
@@ -24,6 +24,7 @@ from expacc.training import Layer, Model, Run, TensorTable, TrainConfig, Trained
 
 LEARNING_RATE = 0.006
 LOOKS = 10  # how often a candidate may stop, evenly over its training
+NEAR = 1.5  # standard errors from the best, within which a kind votes
 JUDGES = 4096  # rows of a fold, at most, that say when
 
 
@@ -80,8 +81,6 @@ CANDIDATES: tuple[Candidate | RadialKind, ...] = (
     Candidate((), True, 0.3, 0.02),
     Candidate((64,), False, None, 0.3),
     Candidate((128,), True, 0.3, 2.0, 0.3),
-    Candidate((128,), True, 0.3, 6.0, 0.3),
-    Candidate((256,), False, 1.0, 2.0, 0.3),
     Candidate((128, 128), False, None, 0.3, 0.3),
     RadialKind(pieces=False, weighed=False),
     RadialKind(pieces=False, weighed=True),
@@ -296,14 +295,14 @@ def _held_out(
 
 
 def _near_the_best(judged: list[_Judged], part: Array) -> list[_Judged]:
-    """The best, and whoever is within a standard error of the difference."""
+    """The best, and whoever is within so many standard errors, and half a row, of it."""
     best = max(judged, key=lambda each: each.score)
     count = 1 / (part @ part)  # of rows, as far as their weights are equal
     near = []
     for each in judged:
         lead = best.right - each.right
         mean = part @ lead
-        if mean <= np.sqrt(part @ (lead - mean) ** 2 / count):
+        if mean <= NEAR * np.sqrt(part @ (lead - mean) ** 2 / count) + 0.5 / count:
             near.append(each)
     return near
 
