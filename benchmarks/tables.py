@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--tables", help="names with commas between")
     parser.add_argument("--models", help="names with semicolons between; default: all")
     parser.add_argument("--folds", type=int, default=2, help="of each table's own, the first")
-    parser.add_argument("--most", type=int, default=10_000, help="training rows, drawn from more")
+    parser.add_argument("--most", type=int, default=5000, help="training rows, drawn from more")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--save", metavar="NAME", help="write results/NAME.json")
     options = parser.parse_args()
