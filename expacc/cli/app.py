@@ -188,9 +188,8 @@ def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
 Examples:
   expacc fit cars.csv --target class --from expacc-cars
   expacc fit iris --loss exact -o iris-model
---from and --loss search as a study does, on all rows; without them small networks
-vote, or, with --model, cross-validation chooses the loss. All options on reading:
-expacc inspect --help."""
+--from and --loss search as a study does, on all rows; without them or --model
+small networks vote. All options on reading: expacc inspect --help."""
 )
 @tables.reads_tables("target", "header")
 def fit(
