@@ -13,6 +13,7 @@ from expacc.losses import FunctionLoss
 from expacc.ops import Implementation
 from expacc.ops.orthant.noise import NoiseName
 from expacc.registry import SPECS
+from expacc.registry.beside import BESIDE
 
 # Types by the names that the stub gives them.
 TYPES = {
@@ -39,9 +40,11 @@ from a name, and `expacc.list_losses()` lists the names. With u = log p(target),
 A binary loss at z is its sibling of two classes at the logits (0, z), and its curve the same.
 [ordinal.md](ordinal.md) compares the expected distance with cross entropy on ranked classes.
 
-Beside the losses: `expacc.LogitClip` shortens logits before any of them, and
-`expacc.EarlyLearningRegularization` adds to any of them a memory of each row's predictions. Some
-rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
+With any of them, in a training loop of your own (neither is a choice of `expacc compare`):
+
+{beside}
+
+Some rivals are ours under another name: `poly1_cross_entropy` and `symmetric_cross_entropy` are
 `mixed_expected_error`; `reverse_cross_entropy` and `mean_absolute_error` are multiples of
 `expected_error`.
 
@@ -113,6 +116,13 @@ def page() -> str:
             many = number(spec.hundred[name]) if name in spec.hundred else ""
             parameters.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
     return PAGE.format(
+        beside=table(
+            ("Module", "what it does", "numbers", "source", "when", "use"),
+            [
+                (f"`{one.module}`", one.formula, one.numbers, one.source, one.when, f"`{one.use}`")
+                for one in BESIDE.values()
+            ],
+        ),
         losses=table(("function", "Module", "per row", "source", "when"), losses),
         parameters=table(("loss", "parameter", "start", "100 classes", "searched"), parameters),
     )

@@ -234,6 +234,21 @@ def test_the_forecast_grows_with_the_table():
     assert list_losses()  # the plan needs no torch, and no library of trees
 
 
+def test_a_study_that_failed_ends_with_a_sentence(table, tmp_path, monkeypatch, capsys):
+    (tmp_path / "broken.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n"
+        "class Broken(GaussianNB):\n"
+        "    def fit(self, X, y, sample_weight=None):\n"
+        "        raise RuntimeError('no licence')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["--model", "broken:Broken", *TINY, "--references", "none", "--workers", "0"]
+    code, _, err = run(capsys, "compare", table, *words, "-o", tmp_path / "study", "-q")
+    assert code == 2
+    assert "every run of every loss failed, first with: RuntimeError: no licence" in err
+    assert (tmp_path / "study" / "report.html").exists()
+
+
 def test_a_fold_without_two_classes_is_a_failure_with_its_reason(tmp_path, capsys):
     path = tmp_path / "rare.csv"
     path.write_text("x,y\n" + "".join(f"{n % 7},{'a' if n else 'b'}\n" for n in range(30)))

@@ -27,8 +27,8 @@ def batch(shape=(7, 5), seed=0, dtype=torch.float64, scale=2.0):
 
 
 def sizes(row):
-    """A small batch, and one that a curve does in blocks; the others have one path."""
-    return ((12, 6), (900, 60)) if row.curve or row.blocks else ((12, 6), (90, 20))
+    """A small batch, and two that a curve does in blocks; the others have one path."""
+    return ((12, 6), (900, 60), (240, 70)) if row.curve or row.blocks else ((12, 6), (90, 20))
 
 
 def grad_of(value, logits, **kwargs):
@@ -193,21 +193,21 @@ def test_shift_and_permutation_change_nothing(row, numbers):
 
 @every_row
 def test_small_and_block_paths_agree(row, numbers):
-    logits, target = batch(
-        (400, 60 if row.curve or row.blocks else 10), dtype=torch.float32, scale=10
-    )
-    whole = row.function(logits, target, reduction="none", **numbers)
-    parts = torch.cat(
-        [
-            row.function(z, t, reduction="none", **numbers)
-            for z, t in zip(logits.split(100), target.split(100), strict=True)
-        ]
-    )
-    rtol = 1e-6 * numbers.get("scale", 1)  # a power of the odds has so many times their error
-    torch.testing.assert_close(whole, parts, rtol=rtol, atol=1e-30)
-    # A quadrature's gradient is right relative to its row's largest entry, and so is one of sums.
-    atol = 1e-30 if row.exact and not row.blocks else 1e-6
-    torch.testing.assert_close(grad_of(whole, logits), grad_of(parts, logits), rtol=3e-6, atol=atol)
+    for classes in (60, 70) if row.blocks else (60 if row.curve else 10,):
+        logits, target = batch((400, classes), dtype=torch.float32, scale=10)
+        whole = row.function(logits, target, reduction="none", **numbers)
+        parts = torch.cat(
+            [
+                row.function(z, t, reduction="none", **numbers)
+                for z, t in zip(logits.split(100), target.split(100), strict=True)
+            ]
+        )
+        rtol = 1e-6 * numbers.get("scale", 1)  # a power of the odds has so many times their error
+        torch.testing.assert_close(whole, parts, rtol=rtol, atol=1e-30)
+        # A quadrature's gradient is right relative to its row's largest entry, so is one of sums.
+        atol = 1e-30 if row.exact and not row.blocks else 1e-6
+        grads = grad_of(whole, logits), grad_of(parts, logits)
+        torch.testing.assert_close(*grads, rtol=3e-6, atol=atol)
 
 
 # -------------------------------------------------------------------------------------- edges
@@ -309,7 +309,7 @@ def test_bad_label_inside_a_transform_makes_its_row_nan(row):
 
 @every_row
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("blocks", [False, True], ids=["small", "blocks"])
+@pytest.mark.parametrize("blocks", [0, 1, -1], ids=["small", "blocks", "many classes"])
 def test_half_precision_is_computed_in_float32(row, numbers, dtype, blocks):
     logits, target = batch(sizes(row)[blocks], dtype=dtype)
     single = logits.detach().float().requires_grad_()

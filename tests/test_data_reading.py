@@ -61,9 +61,9 @@ NOTED = [
     (counted(lambda i: 2**53 + i, 9), {}, "a: integers beyond 2**53 are rounded"),
     (f"a,y\n{LONG},p\n9007199254740993,q\n", {}, "2**53"),
     ("a,y\n1e-400,p\n0,q\n2,q\n", {}, "too small for float64"),
-    ("5.1,3.5,setosa\n4.9,3.0,virginica\n5.0,3.1,setosa\n", {}, "line 1 was taken as names",
-     "'5.1' is a number", "--no-header"),
-    ("low,big,acc\nlow,big,acc\nmed,small,no\n", {}, "'low' is also a value"),
+    ("5.1,3.5,setosa\n4.9,3.0,virginica\n5.0,3.1,setosa\n", {"target": "setosa"},
+     "line 1 was taken as names", "'5.1' is a number", "--no-header"),
+    ("low,big,acc\nlow,big,acc\nmed,small,no\n", {"target": -1}, "'low' is also a value"),
     (DATED, {}, "a: dates, which become year, month, day of week, days since 1970"),
     (LEVELS, {"max_levels": 59}, "Warning: most of the table's text is not used.",
      "Left out 'a': 60 levels, more than --max-levels 59."),
@@ -77,6 +77,16 @@ SILENT = [
 KINDS = "a,b,y\n1,1,p\n2,x,q\n1,3,p\n"
 ABC = "a,b,c\n1,2,3\n4,5,6\n"
 REFUSED = [
+    (
+        "1,2.5,7.1\n2,2.1,7.4\n1,3.3,7\n",
+        {},
+        "line 1: the first line looks like data .'1' is a number",
+    ),
+    (
+        "low,big,acc\nlow,big,acc\nmed,small,no\n",
+        {},
+        "line 1: .*'low' is also a value.*--no-header",
+    ),
     *(
         ("x,y\n1,a\n2,a\n", options, sentence)
         for options, sentence in (

@@ -147,15 +147,19 @@ DIVIDED = ("normalized_cross_entropy", "normalized_focal", "active_negative")
 
 @pytest.mark.parametrize("name", ["expected_error", "leaky_expected_error", *DIVIDED])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-@pytest.mark.parametrize("ahead", [0.0, 40.0, 75.0, 500.0, -60.0, -80.0, -500.0])
-def test_blocks_of_many_classes_have_all_digits(name, dtype, ahead):
+@pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
+@pytest.mark.parametrize("ahead", [0.0, 40.0, 75.0, 500.0, -8.0, -60.0, -80.0, -500.0])
+def test_blocks_of_many_classes_have_all_digits(name, dtype, ahead, masked):
     """One softmax while label and rivals have a share of it that is a number; beyond, the rest."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(9, 100, 20, dtype=torch.float64, generator=generator)
     target = torch.randint(0, 100, (9, 20), generator=generator)
     logits.scatter_add_(1, target.unsqueeze(1), torch.full((9, 1, 20), ahead).double())
-    logits[0, 7], logits[1:3] = -torch.inf, logits[1:3] + 1e3
-    target[0].clamp_(max=6)
+    logits[1:3] += 1e3
+    logits[3:5, 50] += 18  # rivals with nearly all
+    if masked:
+        logits[0, 7] = -torch.inf
+        target[0].clamp_(max=6)
     logits = logits.to(dtype)
     function = getattr(functional, name)
 
@@ -172,7 +176,7 @@ def test_blocks_of_many_classes_have_all_digits(name, dtype, ahead):
     value = torch.cat([one[0] for one in exact]).reshape(9, 20)
     slope = torch.cat([one[1] for one in exact]).reshape(9, 20, 100).movedim(-1, 1)
     rtol = {torch.float32: 3e-6, torch.bfloat16: 8e-3, torch.float64: 1e-10}[dtype]
-    tiny = 1e-30 if dtype != torch.float64 else 0
+    tiny = 1e-30 if dtype != torch.float64 else 1e-300
     torch.testing.assert_close(found.double(), value, rtol=rtol, atol=tiny)
     largest = slope.abs().amax(1, keepdim=True)
     assert ((grad.double() - slope).abs() <= 3 * rtol * largest + tiny).all()

@@ -9,6 +9,7 @@ import expacc
 from expacc.cli import main
 from expacc.compare.training_budget import trials_of
 from expacc.registry import SPECS, choose_losses, spec_of
+from expacc.registry.beside import BESIDE
 from expacc.registry.limits import limits_of
 from expacc.training import Run, TensorTable, TrainConfig, train_runs
 
@@ -45,6 +46,8 @@ def test_words_become_names(words, names):
         ("exact:noise", "NAME:argument=value"),
         ("exact:nois=laplace", r"parameters of exact; got 'nois'. It has: .*noise"),
         ("hinge:shift=1", r"parameters of hinge; got 'shift'. It has: margin"),
+        ("elr", r"'elr' is a Module with a memory .*Use expacc\.EarlyLearningRegularization in a"),
+        ("LogitClip", r"is a transform of logits, not a loss\. Use expacc\.LogitClip .*: clip = "),
     ],
 )
 def test_a_word_that_is_no_loss_is_refused(word, sentence):
@@ -126,3 +129,21 @@ def test_what_is_said_to_be_allowed_is_and_nothing_else(loss, name):
     for value in () if said == "any" else outside:
         with pytest.raises((ValueError, TypeError), match=f"^{name} must"):
             spec.function(logits, target, **{name: round(value - 1) if whole else value})
+
+
+def test_what_changes_a_loss_is_listed_beside_the_losses(capsys):
+    for one in BESIDE.values():
+        assert issubclass(getattr(expacc, one.module), torch.nn.Module)
+        assert one.name not in expacc.list_losses()
+        with pytest.raises(ValueError, match=f"expacc.{one.module} in a training loop"):
+            expacc.get_loss(one.module)
+    assert main(["losses"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in BESIDE)
+    assert main(["losses", "elr", "focal", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["name"], one["module"]) for one in found] == [
+        ("focal", "expacc.FocalLoss"),
+        ("early_learning_regularization", "expacc.EarlyLearningRegularization"),
+    ]
+    assert found[0].keys() == found[1].keys()

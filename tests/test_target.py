@@ -58,3 +58,19 @@ def test_the_command_line_lists_candidates_with_commands_or_asks(
         assert main(["inspect", "titanic.csv"]) == (0 if taken else 2)
         said = capsys.readouterr()
         assert f"target '{taken}'" in said.out or ("target must be" in said.err and not taken)
+
+
+UNSURE = {
+    "two labels": ("a,label_coarse,label_fine", lambda i: f"{i / 7},{i % 2},{i % 4}", {}),
+    "class first, no names": (None, lambda i: f"{1 + i % 3},{i / 7},{i % 5 / 3},{1 + i % 2}", {}),
+    "wine": (None, lambda i: f"{1 + i % 3},{i / 7},{i % 5},{i % 9},{i * 31}", {}),
+}
+
+
+@pytest.mark.parametrize("name", UNSURE)
+def test_a_question_rather_than_the_last_column(write, name):
+    header, line, options = UNSURE[name]
+    text = "\n".join([*([header] if header else []), *map(line, range(60))]) + "\n"
+    with pytest.raises(TargetError) as caught:
+        read_table(write(text), header=header is not None, **options)
+    assert caught.value.candidates[0].name == ("label_coarse" if header else "column 1")

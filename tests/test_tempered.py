@@ -79,3 +79,28 @@ def test_limits():
         torch.testing.assert_close(found, entropy, rtol=1e-8, atol=1e-9)
     far = torch.tensor([[0.0, 1e30]]).double()
     assert bi_tempered(far, torch.tensor([0]), t1=0.8).item() == pytest.approx(1 / 0.2)
+
+
+@pytest.mark.parametrize(
+    "numbers", [{}, {"t2": 1.01}, {"t1": 0.0, "t2": 4.0}, {"t1": 1.0}], ids=str
+)
+@pytest.mark.parametrize("scale", [0.1, 20.0])
+def test_large_batches_have_the_digits_of_small_ones(numbers, scale):
+    """Found in float32 first, and yet right where all p but one are next to nothing."""
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(150, 70, 2, generator=generator) * scale
+    target = torch.randint(0, 70, (150, 2), generator=generator)
+    target[:50] = logits[:50].argmax(1)
+    leaf, wide = logits.requires_grad_(), logits.detach().double().requires_grad_()
+    values = bi_tempered(leaf, target, reduction="none", **numbers)
+    exact = [
+        bi_tempered(z, t, reduction="none", **numbers)
+        for z, t in zip(wide.split(50), target.split(50), strict=True)
+    ]
+    torch.testing.assert_close(values, torch.cat(exact).float(), rtol=2e-7, atol=0)
+    upstream = torch.linspace(-1, 2, 300).view(150, 2)
+    (grad,) = torch.autograd.grad(values, leaf, upstream, retain_graph=True)
+    (again,) = torch.autograd.grad(values, leaf, upstream)
+    (true,) = torch.autograd.grad(torch.cat(exact), wide, upstream.double())
+    assert torch.equal(grad, again)
+    assert ((grad - true).abs() <= 2e-7 * true.abs().amax(1, keepdim=True)).all()

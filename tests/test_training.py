@@ -201,8 +201,32 @@ def test_loss_objects_are_the_named_losses():
         expacc.ExpectedF1ErrorLoss(label_smoothing=0.1),
     ):
         assert objective_of(loss).kind[0] == type(loss).__name__
+    assert objective_of(expacc.HingeLoss(ignore_index=-1)).kind[0] == "hinge"  # no label of theirs
     scheduled = expacc.ScheduledLoss(expacc.MixedExpectedErrorLoss(), focus=focus_gradual)
     assert objective_of(scheduled).at(1.0) == {"ce_weight": 0.0, "error_weight": 1.0}
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        nn.CrossEntropyLoss(ignore_index=0),
+        expacc.LeakyExpectedErrorLoss(ignore_index=0),
+        expacc.ExactLoss(ignore_index=0, standardize=False),
+        expacc.ExpectedF1ErrorLoss(ignore_index=0),
+    ],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_a_label_that_a_loss_object_ignores(loss):
+    generator = torch.Generator().manual_seed(1)
+    logits = torch.randn(3, 3, 8, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, 3, (3, 1, 8), generator=generator)
+    labels[2] = 0  # a run of nothing else
+    found = objective_of(loss).slope(logits, Batch(labels, 1 / 8, 8.0), {})
+    for run in range(2):
+        leaf = logits[run].t().clone().requires_grad_()
+        (true,) = torch.autograd.grad(loss(leaf, labels[run, 0]), leaf)
+        torch.testing.assert_close(found[run].t(), true, atol=1e-12, rtol=1e-9)
+    assert not found[2].any()
 
 
 @pytest.mark.parametrize(

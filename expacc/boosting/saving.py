@@ -38,7 +38,7 @@ _SHAPE = {
 def write_folder(classifier: BoostedClassifier, folder: Path) -> Path:
     """Write a fitted classifier, up to the round that predicts; the facts vouch for the trees."""
     library = import_library(classifier.library)
-    trees = _text_of(classifier)
+    trees = trees_of(classifier, classifier.n_iter_)
     names = getattr(classifier, "feature_names_in_", None)
     facts = {
         "format": FORMAT,
@@ -68,8 +68,8 @@ def write_folder(classifier: BoostedClassifier, folder: Path) -> Path:
     return folder
 
 
-def _text_of(classifier: BoostedClassifier) -> bytes:
-    rounds = classifier.n_iter_
+def trees_of(classifier: BoostedClassifier, rounds: int) -> bytes:
+    """The library's own text of the first rounds."""
     if classifier.library == "lightgbm":
         return str(classifier.booster_.model_to_string(num_iteration=rounds)).encode()
     return bytes(classifier.booster_[:rounds].save_raw("json"))
@@ -109,7 +109,7 @@ def build(folder: Path, files: dict[str, bytes]) -> BoostedClassifier:
     classifier.n_iter_ = classifier.rounds_ = facts["rounds"]
     classifier.temperature_, classifier.bend_ = facts["temperature"], facts["bend"]
     classifier.best_params_ = facts["chosen"]
-    classifier.booster_ = _booster(facts["library"], files[TREES], folder / TREES)
+    classifier.booster_ = read_trees(facts["library"], files[TREES], folder / TREES)
     count = len(facts["classes"])
     try:
         found = classifier.logits(np.zeros((1, facts["features"])))
@@ -121,7 +121,8 @@ def build(folder: Path, files: dict[str, bytes]) -> BoostedClassifier:
     return classifier
 
 
-def _booster(name: str, text: bytes, path: Path) -> Any:
+def read_trees(name: str, text: bytes, path: Path) -> Any:
+    """The booster that the library makes of such a text."""
     library = import_library(name)
     try:
         if name == "lightgbm":

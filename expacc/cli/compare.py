@@ -211,6 +211,12 @@ def answer(record: "StudyRecord", out: Path, screen: Screen) -> None:
         screen.say(f"{step.what} {step.command}".strip())
     screen.say(f"Report: {shown_path(path)}", "bold")
     screen.give({**json.loads(leaderboard_json(record, board)), "report": str(path)})
+    finals = [row for row in record.rows if row.kind == "final"]
+    if finals and all(row.failure for row in finals):
+        raise UsageError(
+            f"every run of every loss failed, first with: {finals[0].failure} "
+            "Put that right, then add --overwrite to the command."
+        )
 
 
 def show(folder: Path, screen: Screen) -> None:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 from expacc.cli.screen import Screen, user_input
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from expacc.registry import LossSpec
+    from expacc.registry.beside import Beside
 
 HEADINGS = {
     "reference": "What all are compared with",
@@ -20,20 +23,24 @@ HEADINGS = {
 def losses(names: Sequence[str], screen: Screen) -> None:
     """Print the losses of these names or families; all without any."""
     from rich.markup import escape
-    from rich.table import Table
 
     from expacc.registry import SPECS, choose_losses
+    from expacc.registry.beside import BESIDE, find_beside
 
+    others = (
+        [one for word in names if (one := find_beside(word))] if names else list(BESIDE.values())
+    )
     with user_input():
         chosen = [
             loss
             for word in names or HEADINGS
+            if not find_beside(word)
             for loss in (
                 [name for name, spec in SPECS.items() if spec.family == word]
                 or choose_losses([word])
             )
         ]
-    screen.give([_content(SPECS[name]) for name in chosen])
+    screen.give([*(_content(SPECS[name]) for name in chosen), *map(_beside, others)])
     if screen.as_json:
         return
     console = screen.console()
@@ -41,12 +48,7 @@ def losses(names: Sequence[str], screen: Screen) -> None:
         specs = [SPECS[name] for name in chosen if SPECS[name].family == family]
         if not specs:
             continue
-        table = Table(
-            title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False
-        )
-        table.add_column("name", no_wrap=True)
-        for column in ("per row", "numbers: allowed, start (searched)", "when"):
-            table.add_column(column, overflow="fold")
+        table = _table(heading)
         for spec in specs:
             said = spec.needs and family != "binary"  # whose heading says it
             when = f"{spec.when}; needs {spec.needs}" if said else spec.when
@@ -54,10 +56,27 @@ def losses(names: Sequence[str], screen: Screen) -> None:
             table.add_row(*(escape(cell.replace("`", "")) for cell in cells))
         console.print(table)
         console.print()
+    if others:
+        table = _table("With any loss, in a training loop of your own; no choice of compare")
+        for one in others:
+            cells = (one.name, one.formula, one.numbers, f"{one.when}. Use: {one.use}")
+            table.add_row(*map(escape, cells))
+        console.print(table)
+        console.print()
     screen.say("u = log p(label), p = e^u, z the logits. Curves over u also take shift and scale.")
     screen.say(
         "Compare some: expacc compare DATA --losses ours,robust. All of them: docs/losses.md."
     )
+
+
+def _table(heading: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(title=heading, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    for column in ("per row", "numbers: allowed, start (searched)", "when"):
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def _usual(value: object) -> str:
@@ -100,4 +119,20 @@ def _content(spec: "LossSpec") -> dict[str, Any]:
         "source": spec.source,
         "function": f"expacc.functional.{spec.function_name}",
         "module": f"expacc.{spec.module_name}",
+    }
+
+
+def _beside(one: "Beside") -> dict[str, Any]:
+    """The same of what is no loss."""
+    return {
+        "name": one.name,
+        "family": "beside",
+        "label": one.kind,
+        "formula": one.formula,
+        "numbers": one.numbers,
+        "when": one.when,
+        "needs": one.use,
+        "source": one.source,
+        "function": None,
+        "module": f"expacc.{one.module}",
     }

@@ -6,6 +6,7 @@ the same features, which are numbers with the mean where one is missing, and a c
 ones for each level of a category, missing values among them. Trees get these columns too.
 """
 
+import functools
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from expacc.compare.kept import Kept, entry_of_row, row_of_entry
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.data import SealedTest, TrainRows, derive_seed, open_split
 from expacc.estimator.calibration import Calibration, expected_calibration_error
@@ -109,7 +111,14 @@ def execute_references(item: WorkItem, shared: Shared) -> list[Row]:
         table, split, methods=names, label_noise=asked["noise"], seed=asked["seed"]
     )
     given = np.asarray(table.target.codes)[test.rows]  # for the record, after the scoring
-    return [_reference_row(item, name, train, test, given) for name in names]
+    kept, rows = Kept(item.kept), []
+    for name in names:
+        if entries := kept.get([name]):
+            rows.append(row_of_entry(entries[0]))
+            continue
+        rows.append(_reference_row(item, name, train, test, given))
+        kept.put({name: functools.partial(entry_of_row, rows[-1])})
+    return rows
 
 
 def _reference_row(

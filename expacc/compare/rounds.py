@@ -5,114 +5,29 @@ the sealed test rows once. The number of rounds is the best on the inner folds' 
 every loss alike; what the last round gives is scored beside it.
 """
 
+import functools
 import time
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from expacc.boosting.boosted import BoostedClassifier, best_round
-from expacc.boosting.reweighted import ReweightedClassifier
+from expacc.compare.fitted import Fitted, entry_of_fit, fit_of, fit_rounds
 from expacc.compare.importance import Importance
-from expacc.compare.models import BOOSTED, REFITS, ROUNDS, new_classifier
-from expacc.compare.references import LEAST, NEVER, judge
+from expacc.compare.kept import Kept, entry_of_row, row_of_entry
+from expacc.compare.references import judge
 from expacc.compare.serialize import row_of
 from expacc.compare.training_budget import Trial, trials_of
 from expacc.compare.trials import Best, best_trial, columns_of, last_of, rows_for_trials, thinned
 from expacc.data import SealedTest, TrainRows, derive_seed
 from expacc.estimator.calibration import Calibration, fit_calibration
-from expacc.runner.items import WorkItem
+from expacc.runner.items import WorkItem, tell_progress
 from expacc.runner.rows import Row
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
-PATIENCE = 30  # rounds of boosting without a better one that end a trial
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A model after all its rounds.
-
-    Args:
-        model: of either kind.
-        rounds: how many there were.
-        classes: of the table.
-    """
-
-    model: BoostedClassifier | ReweightedClassifier
-    rounds: int
-    classes: int
-
-    def logits(self, features: Any, rounds: int) -> Array:
-        """(n, C) after so many rounds, or all if there are fewer."""
-        found = np.full((len(features), self.classes), NEVER)
-        rounds = min(rounds, self.rounds)
-        if isinstance(self.model, BoostedClassifier):
-            found[:, self.model.classes_] = self.model.logits(features, rounds)
-        else:
-            one = self.model.estimators_[rounds - 1]
-            chance = one.predict_proba(np.asarray(features, np.float64))
-            found[:, one.classes_] = np.log(np.maximum(chance, LEAST))
-        return found
-
-    def curves(self, held: Any) -> tuple[Array, Array]:
-        """Accuracy and cross entropy on held-out rows after each round."""
-        if isinstance(self.model, BoostedClassifier):
-            return self.model.validation_accuracy_, self.model.validation_loss_
-        features, labels = held
-        rows = np.arange(len(labels))
-        right, nats = [], []
-        for place in range(self.rounds):
-            logits = self.logits(features, place + 1)
-            right.append(float((logits.argmax(1) == labels).mean()))
-            nats.append(float(-log_softmax(logits, axis=1)[rows, labels].mean()))
-        return np.array(right), np.array(nats)
-
-
-def fit_rounds(
-    model: str,
-    loss: str,
-    trial: Trial,
-    rows: tuple[Array, Places],
-    classes: int,
-    seed: int,
-    held: tuple[Array, Places] | None = None,
-) -> Fitted:
-    """Train all rounds; boosted trees with held-out rows to look at stop when they get no better.
-
-    Args:
-        model: 'lightgbm', 'xgboost' or the path of a classifier.
-        loss: its name.
-        trial: its numbers.
-        rows: features and labels to train on.
-        classes: of the table.
-        seed: of everything random.
-        held: features and labels to look at after each round.
-    """
-    if len(np.unique(rows[1])) < 2:
-        raise ValueError("one class in training rows")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a library's own remarks, as on limits of steps
-        if model in BOOSTED:
-            boosted = BoostedClassifier(
-                model,
-                loss,
-                loss_params=dict(trial.loss_params),
-                n_estimators=ROUNDS,
-                max_leaves=round(trial.found["max_leaves"]),
-                validation_fraction=None,
-                n_iter_no_change=PATIENCE,
-                random_state=seed,
-                n_jobs=1,
-            ).fit(*rows, eval_set=held)
-            return Fitted(boosted, boosted.rounds_, classes)
-        refitted = ReweightedClassifier(
-            new_classifier(model, seed), loss, loss_params=dict(trial.loss_params), max_iter=REFITS
-        ).fit(*rows)
-    return Fitted(refitted, refitted.n_iter_, classes)
 
 
 class RoundsTrainer:
@@ -129,6 +44,7 @@ class RoundsTrainer:
         features, self.labels, self.inner = rows_for_trials(train, self.asked["seed"], item.key)
         self.features = features.astype(np.float64)
         self.reasons: dict[str, str] = {}  # of a loss whose trials all failed
+        self.kept = Kept(item.kept)
         count, seed, classes = self.asked["trials"], self.asked["seed"], len(train.classes)
         name = f"{self.asked['table']}/{self.asked['fold']}"
         self.trials = {
@@ -179,11 +95,14 @@ class RoundsTrainer:
         return found, best
 
     def _try(self, loss: str, trial: Trial) -> tuple[Row, list[Fitted]]:
-        start = time.perf_counter()
         models: list[Fitted] = []
+        seconds = 0.0
         try:
-            for place, (rows, held) in enumerate(self.inner):
-                models.append(self.fit(loss, trial, rows, f"{loss}/{place}", held))
+            for place in range(len(self.inner)):
+                model, spent = self._inner_fit(loss, trial, place)
+                models.append(model)
+                seconds += spent
+                tell_progress(1 / len(self.inner))
             found = [
                 model.curves(self._at(held))
                 for model, (_, held) in zip(models, self.inner, strict=True)
@@ -207,9 +126,22 @@ class RoundsTrainer:
                 "validation_accuracy": thinned(accuracy.tolist()),
                 "validation_loss": thinned(nats.tolist()),
             },
-            "seconds": time.perf_counter() - start,
+            "seconds": seconds,
         }
         return row_of(self.item, "trial", loss, trial.number, **more), models
+
+    def _inner_fit(self, loss: str, trial: Trial, place: int) -> tuple[Fitted, float]:
+        """A trial on an inner fold, and its seconds; as it was kept, if it was."""
+        name = f"{loss}/{trial.number}/{place}"
+        rows, held = self.inner[place]
+        if entries := self.kept.get([name]):
+            return fit_of(entries[0], self.asked["model"], loss, len(self.train.classes))
+        start = time.perf_counter()
+        found = self.fit(loss, trial, rows, f"{loss}/{place}", held)
+        seconds = time.perf_counter() - start
+        make = functools.partial(entry_of_fit, found, self.features[held], seconds)
+        self.kept.put({name: make})
+        return found, seconds
 
     def _failed(self, kind: str, loss: str, place: int, error: Exception) -> Row:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:300]
@@ -250,11 +182,15 @@ class RoundsTrainer:
 
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows; score it stopped, and at the end."""
-        return [
-            self._final(loss, seed, found, test, given, matters)
-            for loss, found in best.items()
-            for seed in range(self.asked["seeds"])
-        ]
+        rows = []
+        for loss, found in best.items():
+            for seed in range(self.asked["seeds"]):
+                if entries := self.kept.get([name := f"{loss}/final/{seed}"]):
+                    rows.append(row_of_entry(entries[0]))
+                    continue
+                rows.append(self._final(loss, seed, found, test, given, matters))
+                self.kept.put({name: functools.partial(entry_of_row, rows[-1])})
+        return rows
 
     def _final(
         self,

@@ -28,7 +28,7 @@ from expacc.registry.spec import REFERENCE, Range
 from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
-PROTOCOL = 7
+PROTOCOL = 8
 STEPS, EPOCHS = 1000, (10, 250)
 LEAST = 64  # rows of a batch
 PARTS, LARGEST = 16, 128  # batches an epoch, and rows of a batch up to which there are so many
@@ -110,20 +110,33 @@ def fold_seconds(
 
         one, whole = (fit_seconds(model, n, features, classes) for n in (part * rows, rows))
         return len(losses) * (trials * inner * one + seeds * whole)
-    widths = (features, *(hidden or MODELS[model]), classes)
-    weights = sum(into * out for into, out in itertools.pairwise(widths))
     total = 0.0
     for loss in losses:
-        exact = loss == "exact"
-        row = PER_FEATURE * features + PER_WEIGHT[model] * weights
-        row += EXACT_PER_ROW if exact else PER_ROW
-        if exact and classes > 4:
-            row += PER_FACTOR * (classes - 1)
         for runs, seen in ((trials * inner, math.ceil(part * rows)), (seeds, rows)):
-            batch, epochs = batch_and_epochs(seen)
-            steps = epochs * math.ceil(seen / batch)
-            total += steps * (EXACT_PER_STEP if exact else PER_STEP) + runs * epochs * seen * row
+            together, each = run_seconds(loss, seen, features, classes, model, hidden)
+            total += together + runs * each
     return total
+
+
+def run_seconds(
+    loss: str,
+    rows: int,
+    features: int,
+    classes: int,
+    model: str = "linear",
+    hidden: Sequence[int] | None = None,
+) -> tuple[float, float]:
+    """One core's seconds of runs of a network: of all that train together, and of each of them."""
+    widths = (features, *(hidden or MODELS[model]), classes)
+    weights = sum(into * out for into, out in itertools.pairwise(widths))
+    exact = loss == "exact"
+    row = PER_FEATURE * features + PER_WEIGHT[model] * weights
+    row += EXACT_PER_ROW if exact else PER_ROW
+    if exact and classes > 4:
+        row += PER_FACTOR * (classes - 1)
+    batch, epochs = batch_and_epochs(rows)
+    steps = epochs * math.ceil(rows / batch)
+    return steps * (EXACT_PER_STEP if exact else PER_STEP), epochs * rows * row
 
 
 def features_of(table: Table) -> int:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from expacc.boosting.boosted import best_round
 from expacc.compare.importance import Importance
+from expacc.compare.kept import Kept, entry_of_run, parted, run_of
 from expacc.compare.references import execute_references, judge
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.compare.training_budget import (
@@ -56,11 +57,10 @@ def execute(item: WorkItem, shared: Shared) -> list[Row]:
         return execute_references(item, shared)
     table = unpack_table(asked["table"], shared)
     split = unpack_split(asked["table"], asked["fold"], shared)
-    methods = [f"{loss}|{seed}" for loss in asked["losses"] for seed in range(asked["seeds"])]
+    tested = [(loss, seed) for loss in asked["losses"] for seed in range(asked["seeds"])]
+    methods = [f"{loss}|{seed}" for loss, seed in tested]
     if asked["model"] != "linear":
-        methods += [
-            last_of(loss, seed) for loss in asked["losses"] for seed in range(asked["seeds"])
-        ]
+        methods += [last_of(*one) for one in tested]
     methods += [columns_of(loss) for loss in asked["losses"]]
     train, test, preprocessor = open_split(
         table, split, methods=methods, label_noise=asked["noise"], seed=asked["seed"]
@@ -85,12 +85,7 @@ def trainer_of(item: WorkItem, train: TrainRows) -> Any:
 
 
 class FoldTrainer:
-    """The training rows of an item, split for the search.
-
-    Args:
-        item: whose payload says what to train.
-        train: its training rows.
-    """
+    """The training rows of an item, split for the search."""
 
     def __init__(self, item: WorkItem, train: TrainRows) -> None:
         self.item, self.asked, self.train = item, item.payload, train
@@ -107,6 +102,7 @@ class FoldTrainer:
         }
         self.usual = trials_of(REFERENCE, model, 1, seed, name, len(self.own), self.classes)[0]
         self.base: Trial | None = None
+        self.kept = Kept(item.kept)
 
     @property
     def stops(self) -> bool:
@@ -159,48 +155,54 @@ class FoldTrainer:
 
         With each result its seconds: its share of those that it was trained together with.
         """
-        if not runs:
-            return {}
-        config = self.config(max(len(run.rows) for run in runs.values()), curves=curves)
-        start = time.perf_counter()
-        found = train_runs(
-            self.rows, list(runs.values()), config, device=self.asked.get("device", "cpu")
-        )
-        each = (time.perf_counter() - start) / len(runs)
-        tell_progress(len(runs) / len(self.inner))
-        return {tag: (one, each) for tag, one in zip(runs, found, strict=True)}
+        longest = max((len(run.rows) for run in runs.values()), default=1)
+        config = self.config(longest, curves=curves)
+        found: dict[Any, tuple[RunResult, float]] = {}
+        for tags in parted(self.rows, runs, config, self.asked):
+            own = [runs[tag] for tag in tags]
+            if entries := self.kept.get([run.key for run in own]):
+                done = [run_of(entry) for entry in entries]
+            else:
+                start = time.perf_counter()
+                trained = train_runs(self.rows, own, config, device=self.asked["device"])
+                each = (time.perf_counter() - start) / len(own)
+                done = [(result, each) for result in trained]
+                make = functools.partial(entry_of_run, seconds=each)
+                self.kept.put({one.key: functools.partial(make, one) for one in trained})
+            found |= dict(zip(tags, done, strict=True))
+            tell_progress(len(own) / len(self.inner))
+        return found
 
     def search(self) -> tuple[list[Row], Best]:
         """Rows of all trials; per loss the best trial, its row and its calibration."""
         self.base, trained = self._search_base()
         starts = self._solutions(trained)
-        trained |= self.together(
-            self._inner_runs(
-                {
-                    loss: [trial for trial in trials if loss != REFERENCE or trial.warm]
-                    for loss, trials in self.trials.items()
-                },
-                starts,
-            ),
-            curves=True,
-        )
+        rest = {
+            loss: [trial for trial in trials if loss != REFERENCE or trial.warm]
+            for loss, trials in self.trials.items()
+        }
+        trained |= self.together(self._inner_runs(rest, starts), curves=True)
         results = {tag: result for tag, (result, _) in trained.items()}
         found: list[Row] = []
-        best: Best = {}
+        chosen: dict[str, tuple[Trial, Row] | None] = {}
         for loss, trials in self.trials.items():
             seconds = sum(trained[loss, 0, fold][1] for fold in range(len(self.inner)))
             own = [self._trial_row(loss, trial, results, seconds) for trial in trials]
             found += own
-            best[loss] = None
             place = best_trial(own, [self._right(loss, trial.number, results) for trial in trials])
+            chosen[loss] = None
             if place is not None:
-                calibration = self._calibration(loss, place, results)
-                best[loss] = (
-                    replace(trials[place], found=own[place].numbers),
-                    own[place],
-                    calibration,
-                )
-        return found, best
+                chosen[loss] = replace(trials[place], found=own[place].numbers), own[place]
+        if self.stops:
+            # A fold's own best pass is often its first of many that are as accurate, with small
+            # logits: fitted to those, a temperature is wrong for the pass that all have in common.
+            best = {loss: [one[0]] for loss, one in chosen.items() if one is not None}
+            again = self.together(self._inner_runs(best, starts, "stopped/"))
+            results |= {tag: replace(one, model=one.at_stop) for tag, (one, _) in again.items()}
+        return found, {
+            loss: None if one is None else (*one, self._calibration(loss, one[0].number, results))
+            for loss, one in chosen.items()
+        }
 
     def _held_out(
         self, loss: str, number: int, results: dict[Any, RunResult]
@@ -217,18 +219,17 @@ class FoldTrainer:
 
     def _right(self, loss: str, number: int, results: dict[Any, RunResult]) -> NDArray[np.bool_]:
         logits, labels = self._held_out(loss, number, results)
-        right: NDArray[np.bool_] = logits.argmax(1) == labels
-        return right
+        return np.asarray(logits.argmax(1) == labels)
 
     def _inner_runs(
-        self, trials: Mapping[str, Sequence[Trial]], starts: Sequence[Trained | None]
+        self, trials: Mapping[str, Sequence[Trial]], starts: Sequence[Trained | None], key: str = ""
     ) -> dict[Any, Run]:
         """Every trial on every inner fold; the warm ones from the fold's start."""
         return {
             (loss, trial.number, fold): self.run(
                 loss,
                 trial,
-                f"{loss}/{trial.number}/{fold}",
+                f"{key}{loss}/{trial.number}/{fold}",
                 rows,
                 held,
                 starts[fold] if trial.warm else None,
@@ -313,9 +314,11 @@ class FoldTrainer:
         more = {"numbers": found, "metrics": metrics, "curves": curves, "seconds": seconds}
         return row_of(self.item, "trial", loss, trial.number, failure=failure, **more)
 
-    def _calibration(self, loss: str, place: int, results: dict[Any, RunResult]) -> Calibration:
+    def _calibration(self, loss: str, number: int, results: dict[Any, RunResult]) -> Calibration:
         """Of the best trial, on the rows that it was judged by."""
-        logits, known = self._held_out(loss, place, results)
+        logits, known = self._held_out(loss, number, results)
+        if not np.isfinite(logits).all():  # it diverged when it was trained again
+            return Calibration()
         return fit_calibration(logits, known, np.ones(len(known)))
 
     def deployable(self, loss: str, trial: Trial, row: Row) -> AccuracyClassifier | None:
@@ -337,14 +340,13 @@ class FoldTrainer:
 
     def finals(self, best: Best, test: SealedTest, given: Places, matters: Importance) -> list[Row]:
         """Train each loss's best trial on all training rows, and score it once."""
-        own = torch.from_numpy(self.own)
         chosen = {loss: (loss, found[0]) for loss, found in best.items() if found is not None}
         results = self.together(self.final_runs(chosen, self.asked["seeds"]))
         rows = []
         for loss, found in best.items():
             for seed in range(self.asked["seeds"]):
                 result, seconds = results.get((loss, seed), (None, 0.0))
-                failure, logits, model = None, None, None
+                failure = logits = model = None
                 if found is None or result is None:
                     failure = "every trial diverged"
                 elif result.model is None:
@@ -358,6 +360,7 @@ class FoldTrainer:
                     rows.append(row_of(self.item, "final", loss, seed, failure=failure))
                     continue
                 trial, trial_row, calibration = found
+                own = torch.from_numpy(self.own)
                 right = model.logits(self.rows.features[own]).argmax(1)
                 metrics, predictions = judge(logits, calibration, test.rows, given)
                 metrics |= {

@@ -226,6 +226,9 @@ def _gap_notes(
     ]
 
 
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
+
+
 def _almost_numbers(
     grid: Grid, place: int, levels: Any, codes: NDArray[np.int32], options: ReadOptions
 ) -> list[str]:
@@ -236,6 +239,11 @@ def _almost_numbers(
         return []
     texts = levels.to_pylist()
     odd = [code for code, level in enumerate(texts) if not is_number(level, decimal)]
+    if all(_THOUSANDS.fullmatch(texts[code]) for code in odd) and other == ",":
+        return [
+            f"Warning: {name}: category, but its values may be numbers with commas between "
+            "thousands; write them without, or give --decimal , if the comma is the decimal sign."
+        ]
     if all(is_number(texts[code], other) for code in odd):
         return [
             f"Warning: {name}: category, but its values are numbers with a decimal {other!r}; "

@@ -192,14 +192,25 @@ _WRITTEN = 2_000_000  # cells that are kept as they were written, to be shown
 
 def _own(grid: Grid, options: ReadOptions) -> Read:
     """A table that stands for itself: kinds judged by its values."""
-    notes = list(grid.notes)
+    notes, doubts = list(grid.notes), header_doubts(grid)
+    if doubts and options.target is None:  # a row of it would be lost, and columns have odd names
+        raise TableError(
+            grid.source,
+            f"the first line looks like data ({doubts}). If it is, give --no-header; if it holds "
+            "names, name the one to predict with --target.",
+            line=grid.header_line,
+        )
     goal = _goal(grid, options)
     forced = _forced(grid, options, goal)
     if options.target is None:
         notes.append(
             f"The target is {grid.names[goal]!r}, the last column; --target takes another."
         )
-    notes += header_doubts(grid)
+    if doubts:
+        notes.append(
+            f"Warning: line {grid.header_line} was taken as names but looks like data ({doubts}); "
+            "if it is, give --no-header."
+        )
     labels, more = make_labels(grid, goal, options)
     _refuse_regression(grid, labels, goal in forced)
     gone = Cells.of(())  # in place of texts that are as large as the file and not needed any more
@@ -366,27 +377,21 @@ def _forced(grid: Grid, options: ReadOptions, goal: int) -> dict[int, Kind]:
     return forced
 
 
-def header_doubts(grid: Grid) -> list[str]:
-    """A line where the header looks like data: a number for a name, or names that recur below."""
+def header_doubts(grid: Grid) -> str:
+    """Why the header looks like data: a number for a name, or names that recur below; else ''."""
     if grid.header_line is None:
-        return []
+        return ""
     numbers = [name for name in grid.names if is_number(name)]
     recurring = [
         name for name, cells in zip(grid.names, grid.columns, strict=True) if name in cells
     ]
-    doubts = ""
     if numbers and grid.names[0] in ("0", "1") and numbers == _counted(numbers):
         numbers = []  # 0, 1, 2 … as programs name columns that have no name
     if numbers and len(numbers) + len(recurring) >= len(grid.names) / 2:
-        doubts = f"{numbers[0]!r} is a number"
-    elif recurring and len(recurring) >= len(grid.names) / 2:
-        doubts = f"{recurring[0]!r} is also a value"
-    if not doubts:
-        return []
-    return [
-        f"Warning: line {grid.header_line} was taken as names but looks like data ({doubts}); if "
-        "it is, give --no-header."
-    ]
+        return f"{numbers[0]!r} is a number"
+    if recurring and len(recurring) >= len(grid.names) / 2:
+        return f"{recurring[0]!r} is also a value"
+    return ""
 
 
 def _counted(names: Sequence[str]) -> list[str]:

@@ -238,7 +238,7 @@ def find_target(grid: Grid, options: ReadOptions) -> int:
     last = kept[-1]
     doubt = f"{shown(last.name)!r}, the last column, {last.doubt}" if last.doubt else ""
     rival = last
-    if not doubt and last.tells < 2:
+    if not doubt:
         doubt, rival = _rival(kept)
     if not doubt:
         return last.place
@@ -260,6 +260,10 @@ def _rival(kept: Sequence[_Judged]) -> tuple[str, _Judged]:
     *others, last = kept
     what = f"{shown(last.name)!r} is the last column, but"
     called = [one for one in others if one.tells == 2 and one.is_candidate()]
+    if called and last.tells == 2:
+        return f"{shown(last.name)!r} and {shown(called[0].name)!r} are both called so", called[0]
+    if last.tells == 2:
+        return "", last
     if called:
         return f"{what} {shown(called[0].name)!r} is called like a target", called[0]
     if not 3 <= len(others) <= _MOST_OTHERS:
@@ -276,6 +280,9 @@ def _rival(kept: Sequence[_Judged]) -> tuple[str, _Judged]:
         if maybe:
             return f"{what} {shown(maybe[0].name)!r} may well be it", maybe[0]
     own, first = set(last.counts), others[0]
+    both = last.numeric and first.numeric and first.is_candidate()
+    if both and first.grid.header_line is None and len(first.counts) <= few:
+        return f"{what} nothing has a name, and {shown(first.name)!r} may as well be it", first
     if not first.is_candidate() or (last.numeric and first.numeric):
         return "", last
     bare = first.grid.header_line is None and not any(one.numeric for one in kept)

@@ -185,7 +185,21 @@ def normalized_focal(
         Ma et al. 2020, "Normalized Loss Functions for Deep Learning with Noisy Labels".
     """
     check_number("gamma", gamma, low=0)
-    share = Share(focal_formula(gamma, 1.0) if gamma else IDENTITY, 1.0)
+
+    def rivals(u: Tensor, prob: Tensor, spare: Tensor, slope: Tensor) -> float | None:
+        # With f = (1 - p)^gamma u the slope is (1 - p)^gamma + gamma (f - f / (1 - p)).
+        error = torch.sub(1, prob, out=spare)
+        if gamma in (0.5, 1, 2, 3):  # which torch knows
+            torch.pow(error, gamma, out=slope)
+        else:
+            torch.neg(prob, out=slope).log1p_().mul_(gamma / math.log(2)).exp2_()
+        u.mul_(slope)
+        slope.add_(u, alpha=gamma).addcdiv_(u, error, value=-gamma)
+        return None
+
+    share = Share(IDENTITY, 1.0)
+    if gamma:
+        share = Share(focal_formula(gamma, 1.0), 1.0, rivals=rivals, curved=True)
     batch = (logits, target, weight, ignore_index, reduction)
     return reduce_row_loss(RowLoss((share,)), batch, label_smoothing)
 
@@ -253,6 +267,15 @@ def active_negative(
         value=lambda u: (u - least).clamp(min=0),
         slope=lambda u, prob: (u > least).to(u.dtype),
     )
-    shares = (Share(IDENTITY, active_weight), Share(above, negative_weight, complement=True))
+
+    def rivals(u: Tensor, prob: Tensor, spare: Tensor, slope: Tensor) -> float | None:
+        if u.amin().item() > least:
+            return least
+        torch.gt(u, least, out=slope)
+        u.clamp_(min=least).sub_(least)
+        return None
+
+    negative = Share(above, negative_weight, complement=True, rivals=rivals)
+    shares = (Share(IDENTITY, active_weight), negative)
     batch = (logits, target, weight, ignore_index, reduction)
     return reduce_row_loss(RowLoss(shares), batch, label_smoothing)

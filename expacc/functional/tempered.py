@@ -1,6 +1,7 @@
 """Losses we compare with that change the softmax itself, against wrong labels.
 
-Comparators, so written for exactness and clarity, in float64, not for speed.
+Comparators, so written for exactness and clarity, in float64; of bi-tempered, labels on the CPU go
+through ``ops/tempered.py``.
 """
 
 import math
@@ -22,12 +23,14 @@ from expacc.functional.softmax import mixture_formula
 from expacc.ops import (
     CLASS_AXIS,
     Formula,
+    Tempered,
     all_log_probs,
     apply_formula,
     error_of,
     is_plain_eager,
     row_dtype,
     target_log_prob,
+    tempered_loss,
 )
 
 __all__ = ["bi_tempered", "epsilon_softmax"]
@@ -158,20 +161,35 @@ def bi_tempered(
     batch = sound_batch(
         read_batch(logits, target, weight, ignore_index, reduction, label_smoothing)
     )
+    if batch.mass is None:
+        return reduce_rows(_of_labels(batch.logits, batch.labels, t1, t2), batch)
     log_probs = tempered_log_probs(batch.logits.to(row_dtype(logits.device)), t2)
     powers = (log_probs * (2 - t1)).exp()
-    if batch.mass is not None:
-        mass, probs = class_mass(batch), log_probs.exp()
-        others = (powers.sum(CLASS_AXIS, keepdim=True) - powers) / (2 - t1)
-        # A masked class without mass is absent: not 0 · inf.
-        shown = torch.where((mass == 0) & (log_probs == -torch.inf), 0, log_probs)
-        values = mass * (_label_part(shown, 1 - probs, t1) + others)
-        return reduce_rows(values.sum(CLASS_AXIS), batch)
-    rival = ~is_label(batch.labels, log_probs)
-    own = log_probs.gather(CLASS_AXIS, batch.labels.unsqueeze(CLASS_AXIS)).squeeze(CLASS_AXIS)
-    error = torch.where(rival, log_probs.exp(), 0).sum(CLASS_AXIS)
-    others = torch.where(rival, powers, 0).sum(CLASS_AXIS) / (2 - t1)
-    return reduce_rows(_label_part(own, error, t1) + others, batch)
+    mass, probs = class_mass(batch), log_probs.exp()
+    others = (powers.sum(CLASS_AXIS, keepdim=True) - powers) / (2 - t1)
+    # A masked class without mass is absent: not 0 · inf.
+    shown = torch.where((mass == 0) & (log_probs == -torch.inf), 0, log_probs)
+    values = mass * (_label_part(shown, 1 - probs, t1) + others)
+    return reduce_rows(values.sum(CLASS_AXIS), batch)
+
+
+def _of_labels(logits: Tensor, labels: Tensor, t1: float, t2: float) -> Tensor:
+    """A value per row."""
+    index = labels.unsqueeze(CLASS_AXIS)
+
+    def compose(scores: Tensor) -> Tensor:
+        log_probs = tempered_log_probs(scores.to(row_dtype(scores.device)), t2)
+        rival = ~is_label(labels, log_probs)
+        own = log_probs.gather(CLASS_AXIS, index)
+        error = torch.where(rival, log_probs.exp(), 0).sum(CLASS_AXIS, keepdim=True)
+        powers = torch.where(rival, (log_probs * (2 - t1)).exp(), 0)
+        others = powers.sum(CLASS_AXIS, keepdim=True) / (2 - t1)
+        return _label_part(own, error, t1) + others
+
+    values = None
+    if t2 > 1 and logits.is_cpu and logits.numel() and is_plain_eager():
+        values = tempered_loss(logits, index, Tempered(t1, t2, _label_part, compose))
+    return (compose(logits) if values is None else values).squeeze(CLASS_AXIS)
 
 
 def epsilon_softmax(

@@ -15,7 +15,7 @@ from expacc.ops.binary import (
     exact_curve,
     mixture_curve,
 )
-from expacc.ops.class_sums import RowLoss, RowPlan, Share, compose_all, row_loss
+from expacc.ops.class_sums import row_loss
 from expacc.ops.dispatch import (
     CLASS_AXIS,
     IMPLEMENTATIONS,
@@ -43,6 +43,8 @@ from expacc.ops.orthant.any_noise import contest
 from expacc.ops.orthant.node import orthant_chance, orthant_logs
 from expacc.ops.orthant.rival_cost import rival_cost
 from expacc.ops.rivals import compute_dtype, row_dtype
+from expacc.ops.row_loss import RowLoss, RowPlan, Share, compose_all
+from expacc.ops.tempered import Tempered, tempered_loss
 from expacc.ops.triton.library import row_log_prob, takes_operation
 from expacc.ops.triton.node import fused_curve, fused_exact
 
@@ -59,6 +61,7 @@ __all__ = [
     "RowPlan",
     "Share",
     "Spec",
+    "Tempered",
     "all_leads",
     "all_log_probs",
     "apply_formula",
@@ -83,6 +86,7 @@ __all__ = [
     "row_loss",
     "supports_triton",
     "target_log_prob",
+    "tempered_loss",
     "triton_error",
     "win_chances",
 ]

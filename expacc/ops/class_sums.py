@@ -6,11 +6,12 @@ R, and
     dL/dz_k = -p_k (L_u + L_R G) + L_R g'(u_k),    dL/dz_y = (1 - p_y) L_u - p_y L_R G
 
 for a rival k and the label, G = Σ_{j≠y} g'(u_j). As in ``log_prob.py`` the label is compared with
-its rivals, so that 1 - p keeps its digits, rows are float64, and there are three ways:
+its rivals, so that 1 - p keeps its digits, rows are float64, and there are four ways:
 
-* ``compose_all``: differentiable operations, for all classes as the label, hence for probabilities
-  as the target too;
+* ``compose_all`` of ``row_loss.py``: differentiable operations, for all classes as the label, hence
+  for probabilities as the target too;
 * ``_SmallNode`` for a small batch, in float64 and as few operations as possible;
+* ``class_softmax.py`` for many classes on the CPU, where nothing is next to nothing;
 * ``_BlockNode`` for everything else, in row blocks; nothing of the logits' size is kept.
 
 A masked class (logit -inf) is absent. Whether there is one shows in the sums: an infinite one.
@@ -19,134 +20,25 @@ A masked class (logit -inf) is absent. Whether there is one shows in the sums: a
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, softplus
 
+from expacc.ops.class_softmax import softmax_row_loss
 from expacc.ops.dispatch import CLASS_AXIS, is_plain_eager, wants_composed
-from expacc.ops.log_prob import IDENTITY, Formula, apply_formula, compose_target_lead, error_of
+from expacc.ops.log_prob import IDENTITY, Formula, error_of
 from expacc.ops.rivals import compute_dtype, row_dtype, rows_per_block, split_rows, summarize_rivals
+from expacc.ops.row_loss import (
+    RowLoss,
+    RowPlan,
+    compose_row_loss,
+    composed_gradient,
+    reduce_values,
+)
 
 _SMALL_ELEMENTS = 16_384
-
-
-class Share(NamedTuple):
-    """``weight`` times the label's part g(u_y) / Σ_j g(u_j), or 1 minus it.
-
-    g is ``curve`` without its factor: below 0, or for a ``complement`` above.
-    """
-
-    curve: Formula
-    weight: float
-    complement: bool = False
-
-    def rest(self, rest: Tensor) -> Tensor:
-        """The sum, neither infinite nor 0: without rivals a part is 0 of something."""
-        limits = torch.finfo(rest.dtype)
-        least = limits.tiny**0.9
-        if self.complement:
-            return rest.clamp(min=least)
-        return rest.clamp(min=limits.min / 4, max=-least)
-
-    def value(self, own: Tensor, rest: Tensor) -> Tensor:
-        """From g(u_y) and the rivals' sum."""
-        if self.complement:
-            return rest / self.rest(own + rest) * self.weight
-        return self.weight / (1 + rest / own)  # 1 for a label that is infinitely behind
-
-    def slopes(self, own: Tensor, rest: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the value in both."""
-        if self.complement:
-            total = self.rest(own + rest)
-            return rest / total / total * -self.weight, own / total / total * self.weight
-        total = own + rest
-        return rest / total / total * self.weight, -self.weight / (1 + rest / own) / total
-
-
-class RowLoss(NamedTuple):
-    """A sum of ``shares``, and a curve over u_y."""
-
-    shares: tuple[Share, ...]
-    curve: Formula | None = None
-
-    def value(self, log_prob: Tensor, rests: list[Tensor]) -> Tensor:
-        """Of rows, from u_y and the rivals' sums."""
-        values = [
-            share.value(share.curve.value(log_prob), rest)
-            for share, rest in zip(self.shares, rests, strict=True)
-        ]
-        if self.curve is not None:
-            values.append(self.curve.value(log_prob) * self.curve.factor)
-        return reduce(torch.add, values)
-
-    def slopes(
-        self, log_prob: Tensor, prob: Tensor, rests: list[Tensor]
-    ) -> tuple[Tensor, list[Tensor]]:
-        """dL/du_y, and dL/dR for each sum."""
-        along, by_rest = [], []
-        for share, rest in zip(self.shares, rests, strict=True):
-            by_own, by_rivals = share.slopes(share.curve.value(log_prob), rest)
-            linear = share.curve is IDENTITY
-            along.append(by_own if linear else by_own * share.curve.slope(log_prob, prob))
-            by_rest.append(by_rivals)
-        if self.curve is not None:
-            along.append(self.curve.slope(log_prob, prob) * self.curve.factor)
-        return reduce(torch.add, along), by_rest
-
-
-class RowPlan(NamedTuple):
-    """As ``log_prob.Plan``, with the loss in place of the formula."""
-
-    loss: RowLoss
-    kept: Tensor | None
-    scale: Tensor | float
-    summed: bool
-    dtype: torch.dtype
-
-
-# ------------------------------------------------------------------------------- the reference
-
-
-def compose_all(log_probs: Tensor, loss: RowLoss) -> Tensor:
-    """The loss of every class as the label, from the log p of all, (N, C, …)."""
-    present = log_probs > -torch.inf
-    shown = torch.where(present, log_probs, -1)
-    total = torch.zeros_like(log_probs)
-    for share in loss.shares:
-        own = apply_formula(shown, share.curve) / share.curve.factor
-        whole = torch.where(present, own, 0).sum(CLASS_AXIS, keepdim=True)
-        part = own / share.rest(whole)
-        if share.complement:  # all of it, of nothing too
-            part = torch.where(own == whole, 1, part)
-        part = torch.where(present, part, 0 if share.complement else 1)
-        total = total + (1 - part if share.complement else part) * share.weight
-    return total if loss.curve is None else total + apply_formula(log_probs, loss.curve)
-
-
-def _composed(logits: Tensor, index: Tensor, plan: RowPlan) -> Tensor:
-    """(N, 1, …) by operations that torch differentiates as often as it likes."""
-    if plan.kept is not None:
-        logits = torch.where(plan.kept, logits, 0)
-    logits = logits.to(row_dtype(logits.device))
-    best = logits.detach().argmax(CLASS_AXIS, keepdim=True)  # the only p that may be near to 1
-    exact = apply_formula(compose_target_lead(logits, best), IDENTITY, is_lead=True)
-    log_probs = logits.log_softmax(CLASS_AXIS).scatter(CLASS_AXIS, best, exact)
-    # NaN or +inf anywhere, or nothing but -inf, is in every log p; but not in a masked one's part.
-    sound = log_probs.detach().amax(CLASS_AXIS, keepdim=True)
-    values = compose_all(log_probs, plan.loss).gather(CLASS_AXIS, index) + (sound - sound)
-    if plan.kept is not None:
-        values = torch.where(plan.kept, values, 0)
-    values = values * plan.scale
-    return (values.sum() if plan.summed else values).to(plan.dtype)
-
-
-def _composed_gradient(logits: Tensor, index: Tensor, plan: RowPlan, upstream: Tensor) -> Tensor:
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        value = _composed(logits, index, plan)
-        return torch.autograd.grad(value, logits, upstream, create_graph=again)[0]
 
 
 def row_loss(logits: Tensor, index: Tensor, plan: RowPlan) -> Tensor:
@@ -158,21 +50,13 @@ def row_loss(logits: Tensor, index: Tensor, plan: RowPlan) -> Tensor:
         plan: the rest.
     """
     if not is_plain_eager():
-        return _composed(logits, index, plan)
+        return compose_row_loss(logits, index, plan)
     if logits.is_cpu and logits.numel() <= _SMALL_ELEMENTS and logits.shape[CLASS_AXIS] > 2:
         parts = _small_parts(logits.detach(), index)
         if parts is not None:
             return _small_node(logits, index, plan, *parts)
-    return _block_node(logits, index, plan)
-
-
-def _reduce(values: Tensor, plan: RowPlan) -> Tensor:
-    if plan.kept is not None:
-        values.masked_fill_(~plan.kept, 0)
-    if plan.summed and values.is_cpu and not isinstance(plan.scale, Tensor):
-        return torch.scalar_tensor(values.sum().item() * plan.scale, dtype=plan.dtype)
-    values = values * plan.scale
-    return (values.sum() if plan.summed else values).to(plan.dtype)
+    found = softmax_row_loss(logits, index, plan)
+    return found if found is not None else _block_node(logits, index, plan)
 
 
 # --------------------------------------------------------------------------------- small batches
@@ -218,14 +102,14 @@ class _SmallNode(torch.autograd.Function):
                 values = share.curve.value(ahead - log_odds).scatter_(CLASS_AXIS, index, 0)
                 rests.append(values.sum(CLASS_AXIS, keepdim=True))
         ctx.save_for_backward(logits, index, log_prob, ahead, ratios, odds, *rests)
-        return _reduce(plan.loss.value(log_prob, rests), plan)
+        return reduce_values(plan.loss.value(log_prob, rests), plan)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, index, log_prob, ahead, ratios, odds, *rests = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
-            grad = _composed_gradient(logits, index, plan, upstream)
+            grad = composed_gradient(logits, index, plan, upstream)
             return grad, None, None, None, None, None, None
         prob = torch.exp(log_prob)
         along, by_rest = plan.loss.slopes(log_prob, prob, rests)
@@ -267,7 +151,7 @@ class _BlockNode(torch.autograd.Function):
         rows, work = row_dtype(logits.device), compute_dtype(logits.dtype)
         behind = torch.empty(index.shape, dtype=work, device=logits.device)
         top, total, ctx.shares, fix = summarize_rivals(
-            logits, index, work, ctx.needs_input_grad[0], behind, _needs_tops(plan.loss)
+            logits, index, work, ctx.needs_input_grad[0], behind
         )
         log_total = total.to(rows).log()
         own = logits.gather(CLASS_AXIS, index).to(rows)
@@ -290,14 +174,14 @@ class _BlockNode(torch.autograd.Function):
                 rest = _class_sum(share.curve, logits, index, top, offset, ctx)
             rests.append(rest if share.complement else share.rest(rest))
         ctx.save_for_backward(logits, index, log_prob, top, fix, offset, *rests)
-        return _reduce(plan.loss.value(log_prob, rests), plan)
+        return reduce_values(plan.loss.value(log_prob, rests), plan)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         logits, index, log_prob, top, fix, offset, *rests = ctx.saved_tensors
         plan, upstream = ctx.plan, grad_outputs[0]
         if wants_composed(upstream):
-            return _composed_gradient(logits, index, plan, upstream), None, None
+            return composed_gradient(logits, index, plan, upstream), None, None
         chain = upstream.to(log_prob.dtype) * plan.scale
         prob, error = torch.exp(log_prob), error_of(log_prob)
         along, by_rest = plan.loss.slopes(log_prob, prob, rests)
@@ -305,8 +189,8 @@ class _BlockNode(torch.autograd.Function):
         # The shares become the gradient in place; only a second backward makes them again.
         shares, ctx.shares = ctx.shares, None
         if shares is None:
-            found = summarize_rivals(logits, index, top.dtype, True, None, _needs_tops(plan.loss))
-            shares = found.shares
+            behind = torch.empty_like(top)
+            shares = summarize_rivals(logits, index, top.dtype, True, behind).shares
         rows = (top, offset.to(top.dtype), along, prob, error, error / fix)  # p_k = part · share_k
         lifts = [one * chain for one in by_rest]
         for block in split_rows(ctx.step, logits, index, shares, *rows, *lifts):
@@ -318,11 +202,6 @@ class _BlockNode(torch.autograd.Function):
 
 
 _block_node: Callable[..., Tensor] = _BlockNode.apply
-
-
-def _needs_tops(loss: RowLoss) -> bool:
-    """Is there a curve with no value beyond u = 0, where rounding may not take the likeliest?"""
-    return any(share.curve is not IDENTITY for share in loss.shares)
 
 
 def _class_sum(

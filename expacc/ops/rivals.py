@@ -8,10 +8,10 @@ from torch import Tensor
 
 from expacc.ops.dispatch import CLASS_AXIS
 
-# A block's copy of the logits (512 KiB in float32) and its results stay in the second-level cache.
-_BLOCK_ELEMENTS_CPU = 131_072
+# 1 MiB of float32: half of that costs more calls, twice as much takes no less time.
+_BLOCK_ELEMENTS_CPU = 262_144
 _BLOCK_ELEMENTS_DEVICE = 2**27
-_MANY_CLASSES = 64  # below, the softmax is slower than the exp
+MANY_CLASSES = 64  # below, the softmax is slower than the exp
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -58,7 +58,6 @@ def summarize_rivals(
     work: torch.dtype,
     keep: bool,
     behind: Tensor | None = None,
-    largest_top: bool = False,
 ) -> Rivals:
     """One softmax over the rivals of ``index`` (N, 1, …), in row blocks.
 
@@ -70,12 +69,11 @@ def summarize_rivals(
         index: (N, 1, …), labels in range.
         work: the dtype of the arithmetic.
         keep: whether the shares are kept, in the dtype of N×C arithmetic.
-        behind: where Σ (z - top) goes, if anywhere.
-        largest_top: whether the top must be the largest logit itself, of which all others are less.
+        behind: where Σ (z - top) goes, if anywhere; the top is then the largest logit itself.
     """
-    many = logits.shape[CLASS_AXIS] >= _MANY_CLASSES
-    if many and logits.is_cpu and not largest_top:
-        quick = _summarize_by_softmax(logits, index, keep, behind)
+    many = logits.shape[CLASS_AXIS] >= MANY_CLASSES
+    if many and logits.is_cpu and behind is None:
+        quick = _summarize_by_softmax(logits, index, keep)
         if quick is not None:
             return quick
     lowest = torch.finfo(work).min  # so that -inf minus the top is -inf, not NaN
@@ -118,9 +116,7 @@ def summarize_rivals(
     return Rivals(top.clamp_(min=lowest), total, shares, fix)
 
 
-def _summarize_by_softmax(
-    logits: Tensor, index: Tensor, keep: bool, behind: Tensor | None
-) -> Rivals | None:
+def _summarize_by_softmax(logits: Tensor, index: Tensor, keep: bool) -> Rivals | None:
     """The same from the softmax over all classes: no copy, and two passes less.
 
     p/(1-p) is the label's share over the sum of the others', whose common divisor drops out; None
@@ -133,21 +129,16 @@ def _summarize_by_softmax(
     )
     block_size = (min(len(logits), step), *logits.shape[1:])
     shares = torch.empty(logits.shape if keep else block_size, dtype=narrow)
-    spare = None if behind is None else torch.empty(block_size, dtype=narrow)
     true = logits.gather(CLASS_AXIS, index).to(rows)
     own = torch.empty(index.shape, dtype=narrow)
     rest, top = torch.empty_like(own), torch.empty_like(own)
-    whole = own if behind is None else behind
-    blocks = split_rows(step, logits, index, true, own, rest, top, whole)
-    for i, (block, labels, score, mine, others, level, below) in enumerate(blocks):
+    blocks = split_rows(step, logits, index, true, own, rest, top)
+    for i, (block, labels, score, mine, others, level) in enumerate(blocks):
         found = shares[i * step if keep else 0 :][: len(block)]
         torch.softmax(block, CLASS_AXIS, dtype=narrow, out=found)
         torch.gather(found, CLASS_AXIS, labels, out=mine)
         torch.sum(found.scatter_(CLASS_AXIS, labels, 0), CLASS_AXIS, keepdim=True, out=others)
         level.copy_(score - mine.to(rows).log())  # log Σ e^z, rounded
-        if spare is not None:
-            fallen = torch.sub(block, level, out=spare[: len(block)])
-            torch.sum(fallen.scatter_(CLASS_AXIS, labels, 0), CLASS_AXIS, keepdim=True, out=below)
     least = torch.finfo(narrow).tiny ** 0.8
     if not (own.amin().item() > least and rest.amin().item() > least):
         return None

@@ -2,7 +2,7 @@
 
 The Modules, the batched trainer, ``compare``, the estimators, the benchmarks, the figure and
 ``docs/losses.md`` all read this list. To add a loss: a function in ``functional/``, a ``LossSpec``
-in ``ours.py``, ``tasks.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
+in ``ours.py`` or ``rivals.py``, a row in ``tests/losses.py``, and
 ``python docs/write_losses.py``.
 
 Reading the list needs no torch: functions and Modules are imported when they are asked for.
@@ -99,6 +99,7 @@ def spec_of(name: str) -> LossSpec:
     word = word.replace("-", "_")
     spec = SPECS.get(_ALIASES.get(word, word))
     if spec is None:
+        _refuse_beside("losses must be losses", word)
         others = f"Families: ours, robust, classic, all. Names: {', '.join(list_losses())}."
         cure = _nearest(word, [*SPECS, *_ALIASES, *get_args(Family)], others)
         raise ValueError(f"losses must be names or families of losses; got {word!r}. {cure}")
@@ -144,6 +145,7 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
     """
     spec = SPECS.get(_ALIASES.get(name, name))
     if spec is None:
+        _refuse_beside("name must be a loss of expacc", name)
         cure = _nearest(name, [*SPECS, *_ALIASES], f"Names: {', '.join(list_losses())}.")
         raise ValueError(f"name must be a loss of expacc; got {name!r}. {cure}")
     if spec.module is None:
@@ -162,6 +164,13 @@ def get_loss(name: str, *, classes: int | None = None, **arguments: Any) -> "nn.
             cure = _nearest(argument, known, f"It takes: {', '.join(known)}.")
             raise TypeError(f"arguments must be those of {name}; got {argument!r}. {cure}")
     return spec.module(**arguments)
+
+
+def _refuse_beside(demand: str, word: str) -> None:
+    from expacc.registry.beside import find_beside
+
+    if other := find_beside(word):
+        raise ValueError(f"{demand}; {word!r} {other.refusal()}")
 
 
 def _nearest(given: object, known: Iterable[str], otherwise: str) -> str:

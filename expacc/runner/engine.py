@@ -1,12 +1,13 @@
 """Carry out the work items of a study that are not done yet, and save each as it is done."""
 
+import functools
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, Literal
 
@@ -17,9 +18,11 @@ from expacc.runner.items import (
     FailedRows,
     Reply,
     Shared,
+    Told,
     WorkItem,
     check_shared,
     find_executor,
+    listen,
     load_executor,
     run_item,
 )
@@ -152,19 +155,24 @@ def run_items(
     find_executor(executor)  # a wrong name is best known here
     start = time.monotonic()
     finished = store.done_items()
-    left = [item for item in items if item.key not in finished]
+    left = [
+        replace(item, kept=store.parts.of(item.key)) for item in items if item.key not in finished
+    ]
     runs, runs_left = (sum(item.runs for item in part) for part in (items, left))
     store.set_note("planned", {"items": len(items), "runs": runs})
     outcome, runs_done, shown = Outcome(skipped=len(items) - len(left)), runs - runs_left, ""
     if best is not None and finished:
         shown = best(store.rows(predictions=False))
     with CtrlC() as stop, _bar(runs, runs_done, progress) as bar:
-        source = _replies(left, executor, shared, engine, workers, address, stop)
+        source = _replies(store, left, executor, shared, engine, workers, address, stop)
         try:
             for found in source:
                 under_way = found if isinstance(found, float) else 0.0
                 if found is not None and not isinstance(found, float):
                     item, reply = found
+                    if isinstance(reply, bytes):
+                        store.keep(item.key, reply)
+                        continue
                     rows = _save(store, item, reply, failed_rows)
                     outcome.add(reply, rows)
                     runs_done += item.runs
@@ -200,6 +208,7 @@ def _check(
 
 
 def _replies(
+    store: Store,
     items: Sequence[WorkItem],
     executor: str,
     shared: Shared,
@@ -207,7 +216,7 @@ def _replies(
     workers: int | None,
     address: str | None,
     stop: CtrlC,
-) -> Iterator[tuple[WorkItem, Reply] | float | None]:
+) -> Iterator[tuple[WorkItem, Reply | bytes] | float | None]:
     """The engine asked for; with nothing left to do none is started."""
     if not items:
         yield from ()
@@ -227,14 +236,23 @@ def _replies(
         function, views = load_executor(executor), {k: _read_only(v) for k, v in shared.items()}
         call = f"{time.monotonic_ns()}"
         for item in items:
-            with stop.at_once():
-                reply = run_item(function, item, views, call)
+            listen(functools.partial(_keep, store, item.key))
+            try:
+                with stop.at_once():
+                    reply = run_item(function, item, views, call)
+            finally:
+                listen(None)
             yield item, reply
     else:
         from expacc.runner import local
 
         count = cores() if workers is None else workers
         yield from local.replies(items, executor, shared, workers=count, stopped=lambda: stop.asked)
+
+
+def _keep(store: Store, item: str, told: Told) -> None:
+    if isinstance(told, bytes):
+        store.keep(item, told)
 
 
 def _read_only(value: Any) -> Any:

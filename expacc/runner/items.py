@@ -39,11 +39,13 @@ class WorkItem:
         key: unique in the study, the same whenever the study is planned again.
         payload: what the executor needs to know, as JSON would hold it. Data goes to ``shared``.
         runs: how many runs it stands for, to show how far a study is.
+        kept: what its executor gave to ``keep`` when it was begun before, and did not end.
     """
 
     key: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     runs: int = 1
+    kept: tuple[bytes, ...] = field(default=(), repr=False)
 
 
 Shared = Mapping[str, bytes | NDArray[Any]]  # read-only, the same for all items
@@ -105,7 +107,8 @@ def load_executor(name: str) -> Executor:
     return found  # type: ignore[no-any-return]
 
 
-_listener: list[Callable[[float], None]] = []  # who is told of progress in this process
+Told = float | bytes  # runs that are done, or a part of the item under way
+_listener: list[Callable[[Told], None]] = []  # who is told of progress in this process
 
 
 def tell_progress(runs: float) -> None:
@@ -114,9 +117,15 @@ def tell_progress(runs: float) -> None:
         tell(runs)
 
 
-def listen(tell: Callable[[float], None]) -> None:
-    """Be told from now on."""
-    _listener[:] = [tell]
+def keep(part: bytes) -> None:
+    """Have a part of the item under way saved, to be in its ``kept`` should it be begun again."""
+    for tell in _listener:
+        tell(part)
+
+
+def listen(tell: Callable[[Told], None] | None) -> None:
+    """Be told from now on, of progress and of parts to be kept; None for no longer."""
+    _listener[:] = [] if tell is None else [tell]
 
 
 _last: tuple[str, float] | None = None  # what this process did last, and when it was done

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from queue import SimpleQueue
@@ -46,8 +47,8 @@ def replies(
     *,
     workers: int,
     stopped: Callable[[], bool],
-) -> Iterator[tuple[WorkItem, Reply] | float]:
-    """Carry out all items and give each with its reply as it comes.
+) -> Iterator[tuple[WorkItem, Reply | bytes] | float]:
+    """Carry out all items and give each with its reply as it comes, and before with its parts.
 
     When time passes: how many runs are done of the items that are under way.
 
@@ -141,7 +142,7 @@ class _Pool:
             self.close()
             raise
 
-    def work(self, stopped: Callable[[], bool]) -> Iterator[tuple[WorkItem, Reply] | float]:
+    def work(self, stopped: Callable[[], bool]) -> Iterator[tuple[WorkItem, Reply | bytes] | float]:
         while self._pending or any(worker.items for worker in self._workers):
             asked = stopped()
             by_link = {worker.link: worker for worker in self._workers}
@@ -162,6 +163,11 @@ class _Pool:
                     continue
                 if isinstance(message, float):
                     worker.under_way += message
+                    continue
+                if isinstance(message, bytes):
+                    item = worker.items[0]
+                    worker.items[0] = replace(item, kept=(*item.kept, message))
+                    yield item, message
                     continue
                 item, worker.under_way = worker.items.popleft(), 0.0
                 if not asked:
@@ -226,7 +232,7 @@ def serve(executor: str, link: int, data: int) -> None:
     threading.Thread(target=_listen, args=(connection, inbox), daemon=True).start()
     parts = inbox.get()
     function = load_executor(executor)
-    listen(lambda runs: _tell(connection, runs))
+    listen(lambda told: _tell(connection, told))
     shared = map_shared(data, parts)
     _tell(connection, READY)
     while True:

@@ -19,8 +19,10 @@ from expacc.runner.store_files import (
     LOCK,
     Connection,
     Lock,
+    Parts,
     check_files,
     delete_files,
+    delete_parts,
     is_locked,
     store_error,
     unreadable_error,
@@ -42,8 +44,11 @@ class Store:
     Use it as a context manager, or call ``close``.
     """
 
-    def __init__(self, path: Path, connection: Connection, lock: Lock | None) -> None:
+    def __init__(
+        self, path: Path, connection: Connection, lock: Lock | None, settings: str = ""
+    ) -> None:
         self.path, self._connection, self._lock = path, connection, lock
+        self.parts = Parts(path.parent, settings)
 
     @classmethod
     def open(
@@ -82,6 +87,7 @@ class Store:
         try:
             if not resume:
                 delete_files(path)
+                delete_parts(path.parent)
             connection = open_store(path, settings, texts)
             lock.sign()
         except BaseException as error:
@@ -91,7 +97,7 @@ class Store:
             if isinstance(error, sqlite3.Error | OSError | UnicodeError):
                 raise store_error(error, path) from error
             raise
-        return cls(path, connection, lock)
+        return cls(path, connection, lock, settings)
 
     @classmethod
     def read(cls, folder: str | Path) -> "Store":
@@ -109,7 +115,10 @@ class Store:
                     f"{folder} must be the folder of a study; it has no file {FILE}. "
                     f"Begin one with expacc compare."
                 )
-            connection = Connection.to(path, "mode=ro")
+            # Who may write tidies up: the last to close deletes the log, as SQLite sees to.
+            alone = path.stat().st_nlink == 1
+            connection = Connection.to(path, "mode=rw" if alone else "mode=ro")
+            connection.execute("PRAGMA query_only = ON")
             try:
                 connection.execute("SELECT count(*) FROM sqlite_schema")
             except sqlite3.OperationalError:
@@ -186,6 +195,18 @@ class Store:
                 write_digests(connection, digests_of(connection, "versions", number))
         except sqlite3.IntegrityError as error:
             raise ValueError(f"item {item!r} must be new, with new rows; got: {error}.") from error
+        self.parts.drop(item)
+
+    def keep(self, item: str, part: bytes) -> None:
+        """Write a part of an item that is not finished; on return it is on the disk for good.
+
+        Raises:
+            OSError: the disk is full or the like.
+        """
+        try:
+            self.parts.add(item, part)
+        except OSError as error:
+            raise store_error(error, self.path) from error
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

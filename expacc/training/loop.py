@@ -7,6 +7,7 @@ fail leave without a trace.
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -110,6 +111,17 @@ def train_runs(
             done = _train(ready, own, [objectives[i] for i in chunk], config, bar, shared)
             results.update(zip(chunk, done, strict=True))
     return [results[i] for i in range(len(runs))]
+
+
+def chunks_of(
+    rows: TensorTable, runs: Sequence[Run], config: TrainConfig, device: str = "cpu"
+) -> list[list[int]]:
+    """Places of the runs that ``train_runs`` trains together; one such chunk is one for it, too."""
+    objectives = [objective_of(run.loss, run.loss_params, rows.classes) for run in runs]
+    budget = _CPU_MEMORY if device == "cpu" else _GPU_MEMORY
+    padded = replace(rows, features=torch.nn.functional.pad(rows.features[:1], (0, 1)))
+    teams = _chunks(runs, objectives, config, padded, budget, share_batches=False)
+    return [[place for team in chunk for place in team] for chunk in teams]
 
 
 def _train(

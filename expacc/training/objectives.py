@@ -234,8 +234,10 @@ def _run_by_run(loss: Callable[[Tensor, Tensor], Tensor], by_rows: bool) -> Slop
     """The slope of any loss, one run after the other, as it may look at its batch as a whole.
 
     Rows of share 0 are left out. ``by_rows`` says that it gives a value per row; else it gives
-    their mean, and knows no weights.
+    their mean, and knows no weights. Rows of a label that the loss ignores leave their share to the
+    others, as in its own mean.
     """
+    ignored = getattr(loss, "ignore_index", -100) if by_rows else -100
 
     def slope(logits: Tensor, batch: Batch, numbers: Numbers) -> Tensor:
         total = torch.zeros_like(logits)
@@ -244,6 +246,11 @@ def _run_by_run(loss: Callable[[Tensor, Tensor], Tensor], by_rows: bool) -> Slop
             share = batch.share
             own = share[run, 0] if isinstance(share, Tensor) else logits.new_full((rows,), share)
             kept = own > 0
+            if ignored >= 0:
+                whole, kept = own.sum(), kept & (batch.labels[run, 0] != ignored)
+                if not kept.any():
+                    continue
+                own = own * (whole / own[kept].sum())
             with torch.enable_grad():
                 leaf = logits[run].t()[kept].detach().requires_grad_()
                 value = loss(leaf, batch.labels[run, 0][kept])
@@ -268,6 +275,7 @@ def _unwrap(loss: nn.Module) -> tuple[str | nn.Module, dict[str, Any]]:
     plain = (
         getattr(loss, "weight", None) is None
         and getattr(loss, "label_smoothing", 0) == 0
+        and getattr(loss, "ignore_index", -100) < 0
         and getattr(loss, "topk", 1) == 1
         and not isinstance(getattr(loss, "sigma", None), Tensor)
         and getattr(loss, "standardize", True) in (True, False)

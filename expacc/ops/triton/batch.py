@@ -237,9 +237,16 @@ def legal_noise(sigma):
 @triton.jit
 def through_deviation(scores, numbers, slope):
     """What flows through the standard deviation; nothing to a masked class."""
-    # In float64: large scores and a small slope are both beyond float32.
-    along = (scores.to(tl.float64) - tl.load(numbers + 4)) * slope
-    return tl.where(scores != float("-inf"), along.to(tl.float32), 0.0)
+    mean = tl.load(numbers + 4)
+    near = mean.to(tl.float32)
+    rest = (mean - near.to(tl.float64)).to(tl.float32)
+    size = tl.abs(slope)
+    ordinary = (size > 1e-30) & (size < 1e30) & (tl.load(numbers + 5) + tl.abs(mean) < 1e18)
+    if ordinary:
+        along = (scores - near - rest) * slope.to(tl.float32)
+    else:  # large scores and a small slope are both beyond float32
+        along = ((scores.to(tl.float64) - mean) * slope).to(tl.float32)
+    return tl.where(scores != float("-inf"), along, 0.0)
 
 
 @triton.jit

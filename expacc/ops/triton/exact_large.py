@@ -20,7 +20,7 @@ from expacc.ops.triton.batch import (
     through_deviation,
 )
 from expacc.ops.triton.folded import FOLDED_SPAN, folded_gradient, integrate_folded_row
-from expacc.ops.triton.integral import TO_Y, far_of, leads_of
+from expacc.ops.triton.integral import FAR, TO_Y
 from expacc.ops.triton.long import LONG_NODES, long_gradient
 
 _STATS = tl.constexpr(40)
@@ -90,16 +90,17 @@ def many_rows_kernel(
 
 
 @triton.jit
-def _gradient(lead, rival, stats, scale, FAST: tl.constexpr):
-    """The gradient by the scores of rivals with these leads."""
+def _gradient(lead, limit, stats, scale, FAST: tl.constexpr):
+    """The gradient by the scores of rivals with these leads; +inf where there is nobody."""
     nearest = tl.load(stats + 2 * LONG_NODES)
     span = tl.load(stats + FOLDED_SPAN)
-    d = (lead - nearest) * (scale * TO_Y)
-    if span >= 0:  # noqa: SIM108
+    d = tl.maximum((lead - nearest) * (scale * TO_Y), 0.0)
+    if span >= 0:
         gradient = folded_gradient(d, stats, span)
     else:
-        gradient = long_gradient(d, stats, FAST)
-    return tl.where(rival, gradient, 0.0)
+        gradient = long_gradient(tl.minimum(d, FAR), stats, FAST)
+    # A margin at its limit does not move.
+    return tl.where((lead <= limit) & (lead < float("inf")), gradient, 0.0)
 
 
 @triton.jit(do_not_specialize=RUN_TIME, do_not_specialize_on_alignment=["upstream"])
@@ -134,35 +135,23 @@ def many_backward_kernel(
         if has_sigmas:
             noise = tl.load(sigmas + row * sigma_stride)
         shrink = shrink_of(deviation)
-        deviation *= shrink
-        scale = (1.0 / (deviation * noise)).to(tl.float32)
+        scale = (1.0 / (deviation * shrink * noise)).to(tl.float32)
         start = logits + plane * outer_stride + place * inner_stride
         own = tl.load(start + index * class_stride).to(tl.float32) * shrink
-        lead, rival, scores = leads_of(
-            start,
-            first,
-            class_stride,
-            classes,
-            own,
-            shrink,
-            index.to(tl.int32),
-            far_of(scale),
-            BLOCK,
-        )
-        rival = rival & (
-            lead <= (margin * deviation).to(tl.float32)
-        )  # a margin at its limit does not move
+        places = start + columns.to(tl.int64) * class_stride
+        scores = tl.load(places, mask=columns < classes, other=float("-inf")).to(tl.float32)
+        limit = (margin * deviation * shrink).to(tl.float32)
         mine = stats + row * stats_stride
-        result = _gradient(lead, rival, mine, scale, FAST)
+        result = _gradient(own - scores * shrink, limit, mine, scale, FAST)
         pull = tl.load(mine + 2 * LONG_NODES + 1)
-        result = tl.where(columns == index, -pull, result)
-        result = tl.where(pull == pull, result, pull)  # the whole row of a NaN
-        result *= (chain * shrink).to(tl.float32)
+        # The row of a NaN is NaN: 0 times its factor, too.
+        factor = (chain * shrink).to(tl.float32) + pull * 0.0
+        result = tl.where(columns == index, -pull, result) * factor
         if standardize:
             slope = tl.load(numbers + 2)
             if reduction != 0:
                 slope *= above
-            result -= through_deviation(scores / shrink, numbers, slope)
+            result -= through_deviation(scores, numbers, slope)
     tl.debug_barrier()  # the summary may lie where the gradient goes: all threads have read it
     out += plane * grad_outer + place * grad_inner
     tl.store(
@@ -192,7 +181,7 @@ def many_margins_kernel(
     tl.store(aheads + row, tl.max(ahead.to(tl.int8), 0))
     tl.debug_barrier()  # what the row left is for all threads to read
     for first in range(0, rivals, BLOCK):
-        lead, rival, _scores = leads_of(start, first, 1, rivals, 0.0, 1.0, -1, far_of(scale), BLOCK)
-        gradient = _gradient(lead, rival, mine, scale, FAST)
         columns = first + tl.arange(0, BLOCK)
+        lead = tl.load(start + columns, mask=columns < rivals, other=float("inf")).to(tl.float32)
+        gradient = _gradient(lead, float("inf"), mine, scale, FAST)
         tl.store(gradients + row * rivals + columns, gradient, mask=columns < rivals)

@@ -45,13 +45,16 @@ _NARROW_BLOCK = 256  # of a row that cannot be folded
 
 
 @functools.cache
-def _few(classes: int, rows: int) -> tuple[int, int, dict[str, int]]:
+def _few(classes: int, rows: int, across: bool = False) -> tuple[int, int, dict[str, int]]:
     """(rows, groups of eight, launch options) of one program that holds its rows on chip.
 
     Two or four columns a thread, and fewer registers than the compiler would take: more warps then
-    hide each other's waiting.
+    hide each other's waiting. Rows that are neighbours in memory are read together, and are so many
+    that each thread has work enough of its own.
     """
     groups = max(1, power_of_two(classes) // 8)
+    if across:
+        return min(32, 128 // groups, power_of_two(rows)), groups, {"num_warps": 1, "maxnreg": 168}
     height = min(max(1, (8 if groups <= 2 else 16) // groups), power_of_two(rows))
     return height, groups, {"num_warps": 1, "maxnreg": 128}
 
@@ -120,7 +123,7 @@ def plan_moments(
     parts = -(-tiles // chunk)
     sizes = (layout.outer, classes, layout.inner, along)
     fixed = (*sizes, *layout.logits, *labels, ignore_index, chunk)
-    options = {"num_warps": 8}
+    options = {"num_warps": 16, "maxnreg": 64}  # two programs side by side
     return Launch(moments_kernel, parts, device, fixed, (height, block), options), parts
 
 
@@ -182,7 +185,7 @@ class ExactPlan:
         if standardize:
             parts = self._plan_moments(layout.target[:2], ignore_index)
         if self.few:
-            height, groups, options = _few(classes, min(layout.inner, 1024))
+            height, groups, options = _few(classes, min(layout.inner, 1024), layout.across)
             programs = layout.tiles(height) * layout.outer
             self.at_once = kind != 0 and programs <= 2 * _MOST_PROGRAMS
         else:
@@ -331,7 +334,7 @@ class ExactPlan:
         else:
             block = min(_BACKWARD_BLOCK, power_of_two(self.classes))
             blocks = -(-self.classes // block)
-            options = {"num_warps": max(1, block // 512)}
+            options = {"num_warps": max(1, block // 512), "maxnreg": 96}
             rest = (*strides, *layout.gradient, sigma_stride, stride, ignore_index, *has, *flags)
             ints = (self.count, self.classes, layout.inner, blocks, each_row, *rest)
             programs = self.count * blocks

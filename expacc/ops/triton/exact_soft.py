@@ -160,7 +160,7 @@ def _integrate(
         mass_best += tl.sum(tl.where(here, mass, 0.0), 0)
     infinite = float("inf")
     nearest, near, _threat, rivals, _limited, second = survey(
-        start, stride, classes, own, shrink, best, infinite, scale, False, BLOCK
+        start, stride, classes, own, shrink, -infinite, best, infinite, scale, False, BLOCK
     )
     gone = (rivals == 0) | (nearest * scale >= 9.99999e6)
     quiet = unsound | gone

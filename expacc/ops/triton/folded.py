@@ -34,14 +34,13 @@ from expacc.ops.triton.integral import (
     TO_Y,
     TO_Y_SQUARE,
     crossing_weight,
-    distance_of,
     far_of,
     is_over,
     lay_nodes,
-    leads_of,
     log2_without,
     place_node,
     reciprocal,
+    rivals_of,
     rough_mills,
     rough_tail,
     small_of,
@@ -56,6 +55,7 @@ from expacc.ops.triton.long import LONG_NODES, integrate_long_row
 GRID = tl.constexpr(32)
 PAIRS = tl.constexpr(15)  # of moments: an even and an odd one; an odd number of them
 NEAR_RATE = tl.constexpr(3.8217)  # Σ e^(-2.25 d) counts the rivals for the start of the search
+_CHUNK = tl.constexpr(4096)  # columns whose sums are float32
 WIDEST = tl.constexpr(10.2)  # span, in units of y: 12 sigmas
 FOLDED_SPAN, FOLDED_TILT, FOLDED_BEND = tl.constexpr(34), tl.constexpr(35), tl.constexpr(36)
 
@@ -89,10 +89,14 @@ def fold_table(device: torch.device) -> Tensor:
 
 @triton.jit
 def survey(
-    start, stride, classes, own, shrink, index, limit, scale,
+    start, stride, classes, own, shrink, absent, index, limit, scale,
     LIMITED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score)."""
+    """(nearest lead, near rivals, their threat, rivals, rivals at the limit, best score).
+
+    A lead over nobody is +inf, which counts for nothing by itself. With a NaN among the scores the
+    near rivals are NaN: the hardware's minimum forgets one.
+    """
     far = far_of(scale)
     nearest = far
     near = scale * 0.0
@@ -100,64 +104,74 @@ def survey(
     count = scale * 0.0
     limited = scale * 0.0
     best = scale * 0.0 - float("inf")
+    to_rate = scale * (TO_Y * NEAR_RATE)
     for first in range(0, classes, BLOCK):
-        lead, rival, scores = leads_of(
-            start, first, stride, classes, own, shrink, index, far, BLOCK
-        )
-        best = tl.maximum(best, tl.max(tl.where(rival, scores, float("-inf")), 0))
+        scores = rivals_of(start, first, stride, classes, shrink, absent, index, BLOCK)
+        best = tl.maximum(best, tl.max(scores, 0))
+        rival = scores != float("-inf")
+        lead = tl.where(rival, own - scores, float("inf"))
         if LIMITED:
-            limited += tl.sum(tl.where(rival & (lead > limit), 1.0, 0.0), 0)
-            lead = tl.where(lead > limit, limit, lead)
-        lower = tl.minimum(nearest, tl.min(tl.where(rival, lead, far), 0))
-        d = (lead - lower) * (scale * TO_Y)
-        near *= tl.exp2((lower - nearest) * (scale * (TO_Y * NEAR_RATE)))
-        near += tl.sum(tl.where(rival, tl.exp2(d * -NEAR_RATE), 0.0), 0)
+            at_limit = rival & (lead > limit)
+            limited += tl.sum(tl.where(at_limit, 1.0, 0.0), 0)
+            lead = tl.where(at_limit, limit, lead)
+        lower = tl.maximum(tl.minimum(nearest, tl.min(lead, 0)), -far)
+        near *= tl.exp2((lower - nearest) * to_rate)
+        near += tl.sum(tl.exp2((lower - lead) * to_rate), 0)
         margin = lead * scale
-        power = margin * tl.abs(margin) * -TO_Y_SQUARE
-        power = tl.where(power > 1.0, 1.0, power)
-        threat += tl.sum(tl.where(rival, tl.exp2(power), 0.0), 0)
+        threat += tl.sum(tl.exp2(tl.minimum(margin * tl.abs(margin) * -TO_Y_SQUARE, 1.0)), 0)
         count += tl.sum(tl.where(rival, 1.0, 0.0), 0)
         nearest = lower
+    near = tl.where(near == float("inf"), count, near)  # of a class that is masked
     return nearest, near, threat, count, limited, best
 
 
 @triton.jit
 def _fold(
-    start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale, wide_scale,
-    span, tilt, bend, LIMITED: tl.constexpr, BLOCK: tl.constexpr,
+    start, stride, classes, own, shrink, absent, index, limit, nearest, best, exact, wide_scale,
+    span, tilt, bend, LIMITED: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
-    """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,)."""
-    far = far_of(scale)
+    """Σ ω T_k T_k and Σ ω T_k T_{k+1} over the rivals within the span, (32,).
+
+    Each lane has sums of its own, which meet once in ``_CHUNK`` columns. There is no NaN here.
+    """
     order = tl.arange(0, GRID)
-    products = tl.zeros([GRID], tl.float64)  # there may be a hundred blocks
+    products = tl.zeros([GRID], tl.float64)  # there may be dozens of chunks
     to_unit = 2.0 / span
     whole, rest = split_scale(wide_scale)
-    for first in range(0, classes, BLOCK):
-        lead, rival, scores = leads_of(
-            start, first, stride, classes, own, shrink, index, far, BLOCK
-        )
-        if LIMITED:
-            rival = rival & (lead <= limit)
-        d = distance_of(lead, scores, nearest, best, exact, far, whole, rest)
-        t = d * to_unit - 1.0
-        root = tl.exp2(-0.5 * d * (tilt + bend * d))
-        # ω = 0 beyond the span; there t is finite, and a NaN stays a NaN.
-        before = tl.where(rival & (d <= span), root, 0.0)
-        now = before * t
-        even = tl.sum(before * before, 0)
-        odd = tl.sum(before * now, 0)
-        block = tl.where(order == 0, even, 0.0) + tl.where(order == 1, odd, 0.0)
-        twice = t + t
-        # Two steps at a time: the recurrence then needs no moves.
-        for k in range(2, 2 * PAIRS, 4):
-            before = twice * now - before
-            even = tl.sum(now * now, 0)
-            odd = tl.sum(now * before, 0)
-            block += tl.where(order == k, even, 0.0) + tl.where(order == k + 1, odd, 0.0)
-            now = twice * before - now
-            even = tl.sum(before * before, 0)
-            odd = tl.sum(before * now, 0)
-            block += tl.where(order == k + 2, even, 0.0) + tl.where(order == k + 3, odd, 0.0)
+    # d is from the best score where that is ``exact``, else from the nearest lead.
+    base = tl.where(exact != 0, best, own)
+    less = tl.where(exact != 0, 0.0, nearest)
+    far = tl.minimum(far_of(whole), 3e38)
+    nothing = tl.zeros([LANES], tl.float32)
+    for begin in range(0, classes, _CHUNK):
+        sums = (nothing,)
+        for _ in tl.static_range(1, 2 * PAIRS):
+            sums = sums + (nothing,)  # noqa: RUF005
+        scores = rivals_of(start, begin, stride, classes, shrink, absent, index, LANES)
+        for first in range(begin, min(begin + _CHUNK, classes), LANES):
+            ahead = rivals_of(start, first + LANES, stride, classes, shrink, absent, index, LANES)
+            apart = tl.minimum((base - scores) - less, far)  # finite over nobody, too
+            d = tl.fma(apart, whole, apart * rest)
+            d = tl.minimum(tl.maximum(d, 0.0), span + span)
+            counts = d <= span
+            if LIMITED:
+                counts = counts & (own - scores <= limit)
+            t = d * to_unit - 1.0
+            # ω = 0 beyond the span.
+            before = tl.where(counts, tl.exp2(-0.5 * d * (tilt + bend * d)), 0.0)
+            now = before * t
+            twice = t + t
+            added = (sums[0] + before * before, sums[1] + before * now)
+            for k in tl.static_range(1, PAIRS):
+                following = twice * now - before
+                added = added + (sums[2 * k] + now * now, sums[2 * k + 1] + now * following)  # noqa: RUF005
+                before = now
+                now = following
+            sums = added
+            scores = ahead
+        block = tl.zeros([GRID], tl.float32)
+        for k in tl.static_range(2 * PAIRS):
+            block += tl.where(order == k, tl.sum(sums[k], 0), 0.0)
         products += block.to(tl.float64)
     return products.to(tl.float32)
 
@@ -221,8 +235,12 @@ def integrate_folded_row(
     tilt and bend; or with a span of -1, what ``integrate_long_row`` leaves.
     """
     scale = wide_scale.to(tl.float32)
+    # A stored lead is a score with a minus, and +inf where there is no rival.
+    stored = index < 0
+    signed = tl.where(stored, -shrink, shrink)
+    absent = tl.where(stored, float("inf"), float("-inf"))
     nearest, near, threat, count, limited, best = survey(
-        start, stride, classes, own, shrink, index, limit, scale, LIMITED, BLOCK
+        start, stride, classes, own, signed, absent, index, limit, scale, LIMITED, BLOCK
     )
     one = tl.full([1], 1.0, tl.float32)
     lowest = nearest * scale * one
@@ -259,8 +277,9 @@ def integrate_folded_row(
         edge = mode - 3.0 / tl.sqrt(curve)
         span, tilt, bend = _weight_of(edge, FAST)
         products = _fold(
-            start, stride, classes, own, shrink, index, limit, nearest, best, exact, scale,
-            wide_scale, tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0), LIMITED, BLOCK,
+            start, stride, classes, own, signed, absent, index, limit, nearest, best,
+            exact, wide_scale, tl.sum(span, 0), tl.sum(tilt, 0), tl.sum(bend, 0),
+            LIMITED, 64 if FAST else BLOCK,
         )  # fmt: skip
         d = unit * span
         rise = tl.exp2(d * (tilt + bend * d))  # 1/ω
@@ -357,7 +376,7 @@ def integrate_folded_row(
 
 @triton.jit
 def folded_gradient(d, stats, span):
-    """The gradient of rivals at distances d, from the coefficients of their row."""
+    """The gradient of rivals at distances d >= 0, from the coefficients of their row."""
     tilt = tl.load(stats + FOLDED_TILT)
     bend = tl.load(stats + FOLDED_BEND)
     t = d * (2.0 / span) - 1.0
@@ -373,4 +392,4 @@ def folded_gradient(d, stats, span):
         before = now
         now = following
     value = (even + t * odd) * tl.exp2(-d * (tilt + bend * d))
-    return tl.where(d <= span, value, tl.where(d == d, 0.0, d))
+    return tl.where(d <= span, value, 0.0)

@@ -245,6 +245,20 @@ def far_of(scale):
 
 
 @triton.jit
+def rivals_of(
+    start, first, stride, classes, shrink, absent, index, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Rivals' scores in a block of columns, times ``shrink``; -inf where there is nobody.
+
+    ``absent`` times ``shrink`` is -inf: stored leads (``index`` of -1) are scores with a minus.
+    """
+    columns = first + tl.arange(0, BLOCK)
+    there = (columns < classes) & (columns != index)
+    scores = tl.load(start + columns.to(tl.int64) * stride, mask=there, other=absent)
+    return scores.to(tl.float32) * shrink
+
+
+@triton.jit
 def leads_of(start, first, stride, classes, own, shrink, index, far, BLOCK: tl.constexpr):
     """Leads over a block of columns, within ±far, whether there is a rival, and the scores.
 
