@@ -189,6 +189,8 @@ def test_wrong_labels_are_found():
     assert np.isin(model.suspect_rows_[:60], wrong).mean() > 0.9
     assert (np.diff(model.label_probability_[model.suspect_rows_]) >= 0).all()
     assert (model.predict(features) == labels).mean() > 0.9
+    assert abs(model.label_noise_ - 0.15) < 0.04
+    assert AccuracyClassifier().fit(features, labels).label_noise_ < 0.03
 
 
 def test_a_row_of_weight_0_is_not_judged():

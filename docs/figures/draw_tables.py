@@ -38,9 +38,7 @@ def draw() -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_yticks(range(len(others)), others)
     axes[0].invert_yaxis()
-    figure.savefig(
-        HERE / "tables.svg", metadata={"Date": None, "Creator": None}, facecolor="white"
-    )
+    figure.savefig(HERE / "tables.svg", metadata={"Date": None, "Creator": None}, facecolor="white")
 
 
 if __name__ == "__main__":

@@ -92,6 +92,8 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         classes_: labels as given, sorted.
         label_probability_: of networks that vote, for every row of ``fit`` the probability of its
             label by those that did not see it; NaN for a row of weight 0.
+        label_noise_: of networks that vote, the share of wrong labels as far as held-out rows tell:
+            how many they contradict of the half of the rows that they are most sure of.
         suspect_rows_: rows whose label these contradict, the most doubtful first.
         n_features_in_, feature_names_in_: as in scikit-learn.
         best_params_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
@@ -256,7 +258,9 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         )
         own = chances[prepared.place]  # -1, the last, for rows that do not count
         self.label_probability_ = own[np.arange(len(codes)), codes]
-        doubted = np.flatnonzero((own.argmax(axis=1) != codes) & (prepared.place >= 0))
+        wrong, sure = own.argmax(axis=1) != codes, own.max(axis=1)
+        self.label_noise_ = float(wrong[sure >= np.nanmedian(sure)].mean())
+        doubted = np.flatnonzero(wrong & (prepared.place >= 0))
         self.suspect_rows_ = doubted[np.argsort(self.label_probability_[doubted], kind="stable")]
 
     def _settings(self, classes: int) -> tuple[Setting, ...]:
