@@ -164,7 +164,8 @@ def classes() -> list[str]:
 
 
 def stub() -> str:
-    public = {name: f"expacc.{home}" for name, home in expacc._HOMES.items()}
+    homes_of = expacc._HOMES | expacc._WITH_EXTRAS
+    public = {name: f"expacc.{home}" for name, home in homes_of.items()}
     public |= dict.fromkeys(("baselines", "functional", "schedules"), "expacc")
     named = {alias: home for alias, (home, _) in TYPES.items()} | {"FunctionLoss": "expacc.losses"}
     lines = [f"from {home} import {name} as {name}" for name, home in public.items()]

@@ -32,6 +32,8 @@ _HOMES = {
     "log_orthant_prob": "probabilities",
     "orthant_prob": "probabilities",
 }
+# These need more than torch, so ``from expacc import *`` leaves them out.
+_WITH_EXTRAS = {"compare_networks": "compare.networks"}
 # Modules that ``import expacc`` has always made reachable, as in expacc.optim.ASAM.
 _ROOMS = {
     *("baselines", "boosting", "centers", "contract", "functional", "losses", "ops", "optim"),
@@ -53,12 +55,13 @@ def __getattr__(name: str) -> Any:
         return _public()
     if name == "win_probabilities":  # its name until 0.1, for one release
         return import_module("expacc.probabilities").win_probabilities
-    if name not in _HOMES and name not in _public():
+    homes = _HOMES | _WITH_EXTRAS
+    if name not in homes and name not in _public():
         raise AttributeError(f"module 'expacc' has no attribute {name!r}")
-    found = getattr(import_module(f"expacc.{_HOMES.get(name, 'losses')}"), name)
+    found = getattr(import_module(f"expacc.{homes.get(name, 'losses')}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_public()})
+    return sorted({*globals(), *_public(), *_WITH_EXTRAS})

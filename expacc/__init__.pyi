@@ -11,6 +11,7 @@ from expacc import baselines as baselines
 from expacc import functional as functional
 from expacc import schedules as schedules
 from expacc.centers import MaxMahalanobisCenterLoss as MaxMahalanobisCenterLoss
+from expacc.compare.networks import compare_networks as compare_networks
 from expacc.contract import Reduction, Shift
 from expacc.early_learning import EarlyLearningRegularization as EarlyLearningRegularization
 from expacc.functional.confusion import Average

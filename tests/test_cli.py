@@ -18,7 +18,7 @@ from expacc.runner.store import Store
 from expacc.training import LOSS_NAMES
 
 TINY = ["--trials", "2", "--folds", "2", "--losses", "exact", "--workers", "0"]
-COMMANDS = ["compare", "show", "report", "fit", "predict", "inspect", "reproduce"]
+COMMANDS = ["compare", "get", "show", "report", "fit", "predict", "inspect", "reproduce"]
 
 
 @pytest.fixture(scope="module")

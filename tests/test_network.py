@@ -19,6 +19,8 @@ from torch.utils.data import (
 )
 
 from expacc import ASAM, ExactLoss, ExpectedErrorLoss, GradientNormalizer, ScheduledLoss
+from expacc.functional import complement_entropy
+from expacc.training import ComplementObjective
 from expacc.training.checkpoint import FILE, load_state, save_state
 from expacc.training.network import fit
 
@@ -113,6 +115,33 @@ def test_asam_and_normalizer_as_by_hand():
             step()
     assert torch.equal(weights(model), weights(by_hand))
     assert torch.equal(normalizer.ema, other.ema)
+
+
+def test_a_complement_objective_is_a_second_step_on_the_same_batch(tmp_path):
+    def trained(folder=None, loss=F.cross_entropy):
+        model = network(0)
+        optimizer, second = sgd(model, momentum=0.9), sgd(model, momentum=0.9)
+        settings = {"optimizer": optimizer, "complement": ComplementObjective(second)}
+        settings |= {"scheduler": lr_scheduler.ExponentialLR(optimizer, 0.5), "epochs": 4}
+        quiet(model, [(ROWS, LABELS)], loss, **settings, checkpoint=folder)
+        return weights(model)
+
+    by_hand = network(0)
+    optimizers = [sgd(by_hand, momentum=0.9) for _ in range(2)]
+    for epoch in range(4):
+        for number, optimizer in enumerate(optimizers):
+            optimizer.param_groups[0]["lr"] = 0.3 * 0.5**epoch
+            logits = by_hand(ROWS)
+            own = F.cross_entropy(logits, LABELS)
+            (complement_entropy(logits, LABELS) / 3 if number else own).backward()
+            optimizer.step()
+            by_hand.zero_grad()
+    assert torch.allclose(trained(), weights(by_hand), atol=1e-12, rtol=1e-5)
+    with pytest.raises(Stop):
+        trained(tmp_path, stopping(F.cross_entropy, 3))
+    assert torch.equal(trained(tmp_path), trained())
+    with pytest.raises(TypeError, match="must be an optimizer, made already; got float"):
+        ComplementObjective(0.1)
 
 
 def test_a_scheduled_loss_sees_the_share_of_training():

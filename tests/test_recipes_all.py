@@ -5,12 +5,24 @@ import re
 from dataclasses import dataclass, replace
 
 import pytest
-from uci_files import write_digits, write_halves, write_prepared, write_tables
+from uci_files import (
+    write_cifar,
+    write_digits,
+    write_halves,
+    write_imagenet,
+    write_prepared,
+    write_tables,
+)
 
 from expacc.recipes.exact import protocol, toy_work
+from expacc.recipes.exact import vision as exact_vision
+from expacc.recipes.leaky import cifar as leaky_cifar
 from expacc.recipes.leaky import logistic as leaky_logistic
 from expacc.recipes.leaky import uci as leaky_uci
+from expacc.recipes.mixing import dynamics as mixing_dynamics
+from expacc.recipes.mixing import imagenet as mixing_imagenet
 from expacc.recipes.mixing import uci as mixing_uci
+from expacc.recipes.mixing import vision as mixing_vision
 from expacc.recipes.page import Page, answer_of
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work, recipes
 from expacc.recipes.runner import How, load_result, run_recipe
@@ -37,6 +49,18 @@ def short():
             (mixing_uci, "QUICK_EPOCHS", 2),
         ):
             patch.setattr(module, name, value)
+        tiny = {"network": {"mnist": "shufflenet_v2"}, "epochs": {"mnist": 1}, "test_rows": 10}
+        patch.setattr(exact_vision, "OPTIMIZERS", {"sgd": "SGD", "asam": "ASAM"})
+        patch.setattr(mixing_dynamics, "FOCI", (0.4,))
+        for module, more in (
+            (exact_vision, tiny),
+            (leaky_cifar, {"epochs": 1}),
+            (mixing_vision, {"epochs": 1}),
+            (mixing_dynamics, {"epochs": 2, "sample": 8}),
+            (mixing_imagenet, {"size": 32, "networks": ["shufflenet_v2-large"]}),
+        ):
+            quick = {**module.PROTOCOLS["quick"], "rows": 20, **more}
+            patch.setitem(module.PROTOCOLS, "quick", quick)
         yield
 
 
@@ -49,6 +73,8 @@ def data(tmp_path_factory):
     for seed, name in enumerate(("iris", "wine", "mine")):
         write_prepared(root / "uci121" / name, 40, 3, 2, seed)
     write_digits(root / "mnist")
+    write_cifar(root / "cifar-10-batches-bin")
+    write_imagenet(root / "imagenet")
     return root
 
 

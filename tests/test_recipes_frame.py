@@ -76,8 +76,10 @@ def test_the_registry_has_every_recipe_of_the_papers():
     assert set(registry.recipes()) == {
         *("exact-toy", "exact-integral", "exact-cost"),
         *("exact-uci", "exact-ablation", "exact-normalizer", "exact-noise"),
-        *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp"),
-        *("mixing-gradients", "mixing-uci"),
+        *("exact-vision", "exact-samples"),
+        *("leerr-uci", "leerr-mnist-logistic", "leerr-mnist-mlp", "leaky-cifar"),
+        *("mixing-gradients", "mixing-uci", "mixing-vision", "mixing-imagenet"),
+        *("mixing-cot", "mixing-regularisation", "mixing-dynamics"),
     }
     for one in registry.recipes().values():
         assert set(one.needs) <= set(registry.ORIGINS)

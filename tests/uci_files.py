@@ -220,3 +220,30 @@ def write_prepared(folder: Path, rows: int, features: int, classes: int, seed: i
     np.savetxt(folder / "folds_py.dat", (parts.T < 2).astype(int), fmt="%d", delimiter=",")
     held = ((parts.T >= 2) & (parts.T < 4)).astype(int)
     np.savetxt(folder / "validation_folds_py.dat", held, fmt="%d", delimiter=",")
+
+
+def write_cifar(folder: Path, rows: int = 20, classes: int = 10) -> None:
+    """The six binary files of CIFAR-10."""
+    folder.mkdir(parents=True)
+    random = np.random.default_rng(0)
+    for name in (*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"):
+        labels = random.integers(0, classes, (rows, 1))
+        labels[:classes, 0] = range(classes)
+        whole = np.concatenate([labels, random.integers(0, 256, (rows, 3072))], axis=1)
+        (folder / name).write_bytes(whole.astype(np.uint8).tobytes())
+
+
+def write_imagenet(folder: Path, rows: int = 6) -> None:
+    """Folders train and val of three classes of pictures, of several sizes and kinds."""
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for part in ("train", "val"):
+        for number, name in enumerate(("ape", "bee", "cat")):
+            (folder / part / name).mkdir(parents=True)
+            for row in range(rows):
+                shape = (40 + 8 * row, 56, 3)
+                pixels = random.integers(0, 120, shape, dtype=np.uint8)
+                pixels[..., number] += 100
+                image = Image.fromarray(pixels).convert("L" if row == 1 else "RGB")
+                image.save(folder / part / name / f"{row}.{'png' if row % 2 else 'jpg'}")

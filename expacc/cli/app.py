@@ -37,35 +37,6 @@ RENAMED = {
     "read": "inspect",
 }
 
-Data = Annotated[
-    list[str],
-    Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
-]
-OneData = Annotated[str, Argument(metavar="DATA", help="A table's file, or a built-in name.")]
-Folder = Annotated[Path, Argument(metavar="DIR", help="The folder of a study.")]
-Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")]
-Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
-Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
-Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
-Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
-Workers = Annotated[
-    int | None,
-    Option("--workers", metavar="N", help="Processes; default: one a core, or one for a GPU."),
-]
-Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
-Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
-Hidden = Annotated[
-    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
-]
-Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
-Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
-
-
-def _out(default: str, metavar: str = "DIR") -> Any:
-    text = f"Default: {default}."
-    return Annotated[Path | None, Option("--out", "-o", metavar=metavar, help=text)]
-
 
 def _version(asked: bool) -> None:
     if asked:
@@ -89,96 +60,96 @@ def _all(
 Examples:
   expacc compare iris
   expacc compare cars.csv --target class --inject-label-noise 0,0.05,0.2
+  expacc compare photos/
+A folder with a folder of pictures for each class is a set of pictures; for it
+are --size, --epochs, --pretrained, --mirror (docs/pictures.md).
 The same command again goes on where it stopped. All options on how tables are
 read (--delimiter, --missing, --drop …): expacc inspect --help."""
 )
 @tables.reads_tables("target", "header")
 def compare(
-    data: Data,
-    losses: Annotated[
-        list[str] | None,
-        Option(
-            "--losses",
-            metavar="A,B|ours|robust|all",
-            help="Names or families (see: expacc losses); default: six of different kinds.",
-        ),
-    ] = None,
-    model: Annotated[
-        str,
-        Option(
-            "--model",
-            metavar="MODEL",
-            help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class.",
-            show_default=False,
-        ),
-    ] = "linear",
-    hidden: Hidden = None,
-    dropout: Dropout = 0.0,
-    trials: Annotated[
-        int | None,
-        Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
-    ] = None,
-    folds: Annotated[
-        str, Option("--folds", metavar="5x3|10|holdout", help="How accuracy is measured.")
-    ] = "5x3",
-    repeats: Annotated[int, Option("--repeats", metavar="N", help="Final runs a fold.")] = 2,
-    label_noise: Annotated[
-        str,
-        Option("--inject-label-noise", metavar="A,B", help="Shares of labels made wrong."),
-    ] = "0",
-    references: Annotated[
-        str,
-        Option(
-            "--references",
-            metavar="none|fast|all",
-            help="scikit-learn's classifiers beside (fast: the linear one).",
-        ),
-    ] = "all",
-    out: _out("expacc-NAME") = None,  # type: ignore[valid-type]
-    engine: Engine = "local",
-    workers: Workers = None,
-    address: Address = None,
-    device: Device = "cpu",
-    seed: Seed = 0,
-    overwrite: Overwrite = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    data: tables.Data,
+    losses: tables.Losses = None,
+    model: tables.CompareModel = None,
+    hidden: tables.Hidden = None,
+    dropout: tables.Dropout = 0.0,
+    trials: tables.Trials = None,
+    folds: tables.Folds = None,
+    repeats: tables.Repeats = None,
+    label_noise: tables.LabelNoise = "0",
+    references: tables.References = None,
+    size: tables.Size = None,
+    epochs: tables.Epochs = None,
+    pretrained: tables.Pretrained = None,
+    mirror: tables.Mirror = False,
+    out: tables.out_option("expacc-NAME") = None,  # type: ignore[valid-type]
+    engine: tables.Engine = "local",
+    workers: tables.Workers = None,
+    address: tables.Address = None,
+    device: tables.CompareDevice = None,
+    seed: tables.Seed = 0,
+    overwrite: tables.Overwrite = False,
+    dry_run: tables.DryRun = False,
+    as_json: tables.Json = False,
+    quiet: tables.Quiet = False,
+    debug: tables.Debug = False,
     *,
     reading: Any,
 ) -> None:
-    """Compare losses on tables: the answer, a leaderboard and a report."""
+    """Compare losses on tables or pictures: an answer, a leaderboard, a report."""
+    from expacc.data.collections import holds_pictures
+
+    how = RunOptions(
+        *(out, engine, workers, address, device or "cpu", overwrite, dry_run),
+        command=tuple(_typed),
+    )
+    screen = Screen(quiet=quiet, as_json=as_json)
+    tables.no_study(data)
+    if holds_pictures(data):
+        given: dict[str, Any] = {
+            flag: True for flag in tables.flags_of(reading) if flag.startswith("--")
+        }
+        given |= {"--hidden": hidden, "--dropout": dropout or None, "--address": address}
+        given |= {"--references": references, "--engine": engine if engine != "local" else None}
+        tables.refuse(given, "tables")
+        from expacc.cli import pictures
+
+        asked = pictures.options_of(
+            *(model, pretrained, losses, epochs, repeats, trials, folds),
+            *(label_noise, mirror, seed, device),
+        )
+        pictures.compare(data[0], size, asked, how, screen)
+        return
+    network = {"--size": size, "--epochs": epochs, "--pretrained": pretrained, "--mirror": mirror}
+    tables.refuse(network, "pictures")
     from expacc.compare.study import Settings
 
     with user_input():
         settings = Settings(
-            losses=studies.read_losses(losses, model),
-            model=model,
+            losses=studies.read_losses(losses, model or "linear"),
+            model=model or "linear",
             hidden=studies.read_widths(hidden),
             dropout=dropout,
             trials=trials,
-            folds=folds,
-            seeds=repeats,
+            folds=folds or "5x3",
+            seeds=2 if repeats is None else repeats,
             label_noise=studies.read_shares(label_noise),
             seed=seed,
-            references=references,
+            references=references or "all",
         )
-    how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, command=tuple(_typed)
-    )
-    screen = Screen(quiet=quiet, as_json=as_json)
     studies.compare(data, settings, how, reading=reading, screen=screen)
 
 
 @app.command(epilog="Example: expacc show expacc-iris")
-def show(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
+def show(folder: tables.Folder, as_json: tables.Json = False, debug: tables.Debug = False) -> None:
     """Print the leaderboard of a study, running or finished."""
     studies.show(folder, Screen(as_json=as_json))
 
 
 @app.command(epilog="Example: expacc report expacc-iris")
-def report(folder: Folder, as_json: Json = False, debug: Debug = False) -> None:
+def report(
+    folder: tables.Folder, as_json: tables.Json = False, debug: tables.Debug = False
+) -> None:
     """Write the report of a study anew, from its rows."""
     studies.report(folder, Screen(as_json=as_json))
 
@@ -193,7 +164,7 @@ small networks vote. All options on reading: expacc inspect --help."""
 )
 @tables.reads_tables("target", "header")
 def fit(
-    data: OneData,
+    data: tables.OneData,
     loss: Annotated[str | None, Option("--loss", metavar="NAME", help="Train this one.")] = None,
     study: Annotated[
         Path | None, Option("--from", metavar="DIR", help="The winner of this study.")
@@ -206,19 +177,19 @@ def fit(
             help="linear, mlp, lightgbm or xgboost; default: linear, or the study's.",
         ),
     ] = None,
-    hidden: Hidden = None,
-    dropout: Dropout = 0.0,
+    hidden: tables.Hidden = None,
+    dropout: tables.Dropout = 0.0,
     trials: Annotated[
         int | None, Option("--trials", metavar="N", help="Default: 8 to 20, or the study's.")
     ] = None,
-    out: _out("expacc-NAME-model") = None,  # type: ignore[valid-type]
+    out: tables.out_option("expacc-NAME-model") = None,  # type: ignore[valid-type]
     seed: Annotated[
         int | None, Option("--seed", metavar="N", help="Default: 0, or the study's.")
     ] = None,
-    device: Device = "cpu",
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    device: tables.Device = "cpu",
+    as_json: tables.Json = False,
+    quiet: tables.Quiet = False,
+    debug: tables.Debug = False,
     *,
     reading: Any,
 ) -> None:
@@ -240,9 +211,9 @@ kept and ignored. A category it has not seen counts as none of those it knows.""
 def predict(
     folder: Annotated[Path, Argument(metavar="FOLDER", help="What expacc fit saved.")],
     data: Annotated[str, Argument(metavar="NEW", help="A table with the same columns.")],
-    out: _out("standard output", "FILE") = None,  # type: ignore[valid-type]
-    quiet: Quiet = False,
-    debug: Debug = False,
+    out: tables.out_option("standard output", "FILE") = None,  # type: ignore[valid-type]
+    quiet: tables.Quiet = False,
+    debug: tables.Debug = False,
     *,
     reading: Any,
 ) -> None:
@@ -254,7 +225,6 @@ def predict(
     epilog="""\b
 Examples:
   expacc reproduce
-  expacc reproduce exact-toy
   expacc reproduce exact-uci --data ~/data --quick
 The same command again goes on where it stopped. What is looked for under
 --data, and where that comes from: docs/reproduce.md."""
@@ -278,24 +248,25 @@ def reproduce(
         int | None, Option("--repeats", metavar="N", help="Default: as many as the paper.")
     ] = None,
     quick: Annotated[bool, Option("--quick", help="A part of it, in about a minute.")] = False,
-    out: _out("expacc-reproduce") = None,  # type: ignore[valid-type]
-    engine: Engine = "local",
-    workers: Workers = None,
-    address: Address = None,
-    device: Device = "cpu",
-    seed: Seed = 0,
-    overwrite: Overwrite = False,
+    short: Annotated[bool, Option("--short", help="Less than the paper, for a GPU.")] = False,
+    out: tables.out_option("expacc-reproduce") = None,  # type: ignore[valid-type]
+    engine: tables.Engine = "local",
+    workers: tables.Workers = None,
+    address: tables.Address = None,
+    device: tables.Device = "cpu",
+    seed: tables.Seed = 0,
+    overwrite: tables.Overwrite = False,
     no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
-    dry_run: DryRun = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    debug: Debug = False,
+    dry_run: tables.DryRun = False,
+    as_json: tables.Json = False,
+    quiet: tables.Quiet = False,
+    debug: tables.Debug = False,
 ) -> None:
     """Do the papers' tables and figures again: ours beside theirs."""
     from expacc.cli import reproduce as command
 
     screen = Screen(quiet=quiet, as_json=as_json)
-    options = command.recipe_options(data, repeats, quick, seed, device)
+    options = command.recipe_options(data, repeats, quick, seed, device, short)
     how = RunOptions(
         out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
     )
@@ -313,8 +284,8 @@ def losses(
         list[str] | None,
         Argument(metavar="NAME|FAMILY…", help="ours, robust, classic, or names; default: all."),
     ] = None,
-    as_json: Json = False,
-    debug: Debug = False,
+    as_json: tables.Json = False,
+    debug: tables.Debug = False,
 ) -> None:
     """Print every loss: formula, numbers and what is searched, when to use it."""
     from expacc.cli.losses import losses as print_losses
@@ -324,9 +295,34 @@ def losses(
 
 @app.command(epilog="Example: expacc inspect cars.data --no-header --drop id")
 @tables.reads_tables()
-def inspect(data: Data, as_json: Json = False, debug: Debug = False, *, reading: Any) -> None:
+def inspect(
+    data: tables.Data, as_json: tables.Json = False, debug: tables.Debug = False, *, reading: Any
+) -> None:
     """Show how tables are read: target, columns, doubts. Nothing is trained."""
     tables.inspect(data, reading=reading, screen=Screen(as_json=as_json))
+
+
+@app.command(
+    epilog="""\b
+Examples:
+  expacc get cifar10 --to data
+  expacc compare data/cifar-10-batches-bin
+The same command again goes on where it broke off. A proxy is taken from
+HTTPS_PROXY and HTTP_PROXY."""
+)
+def get(
+    name: Annotated[
+        str | None, Argument(metavar="NAME", help="A data set; without it, all are listed.")
+    ] = None,
+    to: Annotated[Path, Option("--to", metavar="FOLDER", help="Default: data.")] = Path("data"),
+    as_json: tables.Json = False,
+    quiet: tables.Quiet = False,
+    debug: tables.Debug = False,
+) -> None:
+    """Fetch cifar10, mnist … from the official address, checked by a digest."""
+    from expacc.cli.get import get as fetch
+
+    fetch(name, to, Screen(quiet=quiet, as_json=as_json))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

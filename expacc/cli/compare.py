@@ -14,6 +14,7 @@ from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.deploy import Deployed
+    from expacc.compare.leaderboard import Leaderboard
     from expacc.compare.record import StudyRecord
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
@@ -195,17 +196,24 @@ def _forecast(study: "Study", out: Path, screen: Screen) -> None:
     )
 
 
-def answer(record: "StudyRecord", out: Path, screen: Screen) -> None:
-    """Print the answer and the leaderboard, write the report, and say where it is."""
+def answer(
+    record: "StudyRecord", out: Path, screen: Screen, board: "Leaderboard | None" = None
+) -> None:
+    """Print the answer and the leaderboard, write the report, and say where it is.
+
+    With ``board`` the report is there already.
+    """
     from expacc.compare.leaderboard import leaderboard, leaderboard_json
     from expacc.compare.page import write_report
     from expacc.compare.page_tables import next_steps
     from expacc.compare.terminal import print_leaderboard
 
-    board = leaderboard(record)
+    path = out / "report.html"
+    if board is None:
+        board = leaderboard(record)
+        path = write_report(record, out, board)
     if not screen.as_json:
         print_leaderboard(board, screen.console())
-    path = write_report(record, out, board)
     screen.say("")
     for step in next_steps(record, board):
         screen.say(f"{step.what} {step.command}".strip())
@@ -280,7 +288,13 @@ def fit(
     record = None if options.study is None else load_record(options.study)
     if record is not None:
         from expacc.compare.deploy import reading_of
+        from expacc.compare.record import NETWORK
 
+        if record.settings["model"] == NETWORK:
+            raise UsageError(
+                f"--from must be a study of tables; {options.study} is of a network. Its report "
+                "says how to train it, in Python."
+            )
         reading = {**reading_of(record, data), **reading}
     command = ["expacc", "fit", data, *(("--loss", options.loss) if options.loss else ())]
     table = read_one(data, reading, screen, command)

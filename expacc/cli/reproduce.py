@@ -17,7 +17,12 @@ OUT = Path("expacc-reproduce")
 
 
 def recipe_options(
-    data: Path | None, repeats: int | None, quick: bool, seed: int, device: str = "cpu"
+    data: Path | None,
+    repeats: int | None,
+    quick: bool,
+    seed: int,
+    device: str = "cpu",
+    short: bool = False,
 ) -> "RecipeOptions":
     """What the user asked for, checked."""
     from expacc.recipes.recipe import RecipeOptions
@@ -26,8 +31,10 @@ def recipe_options(
         raise UsageError(f"--data must be a folder; got {str(data)!r}.")
     if repeats is not None and repeats < 1:
         raise UsageError(f"--repeats must be >= 1; got {repeats}.")
+    if quick and short:
+        raise UsageError("--quick must stand without --short; got both.")
     folder = data.expanduser() if data is not None else None
-    return RecipeOptions(data=folder, seeds=repeats, quick=quick, seed=seed, device=device)
+    return RecipeOptions(folder, repeats, quick, seed, device, short)
 
 
 def _list(data: Path | None, screen: Screen) -> None:
@@ -82,7 +89,20 @@ def _print_list(found: Mapping[str, "Recipe"], have: Mapping[str, bool], screen:
 
 
 def _minutes(minutes: float) -> str:
+    if minutes >= 120:
+        return f"{minutes / 60:.0f} h"
     return f"{max(1, round(60 * minutes))} s" if minutes < 1 else f"{minutes:.0f} min"
+
+
+def _minutes_of(one: "Recipe", options: "RecipeOptions", work: "Work") -> float:
+    if work.minutes is not None:
+        return work.minutes
+    return min(one.minutes, 1.0) if options.quick else one.minutes
+
+
+def _takes(one: "Recipe", options: "RecipeOptions", work: "Work") -> str:
+    place = "two idle cores" if options.device == "cpu" or work.minutes is None else "one H200"
+    return f"{_minutes(_minutes_of(one, options, work))} on {place}"
 
 
 def reproduce(
@@ -179,8 +199,9 @@ def _run(
     for sentence in work.missing:
         screen.warn(sentence)
     runs = sum(item.runs for item in work.items)
+    takes = "" if work.minutes is None else f", about {_takes(one, options, work)} in all"
     screen.remark(
-        f"{one.name}: {runs:,} runs in {len(work.items)} parts → {shown_path(out)}", "bold"
+        f"{one.name}: {runs:,} runs in {len(work.items)} parts{takes} → {shown_path(out)}", "bold"
     )
     with how.resumable(out):
         result, outcome = run_recipe(
@@ -249,17 +270,16 @@ def _forecast(
     runs, done = sum(item.runs for item in work.items), parts_done(one, options, work, out)
     for sentence in work.missing:
         screen.warn(sentence)
-    minutes = min(one.minutes, 1.0) if options.quick else one.minutes
     screen.say(
         f"{one.name}: {runs:,} runs in {len(work.items)} parts, {done} of them done; all takes "
-        f"about {_minutes(minutes)} on two idle cores. It would write to {shown_path(out)}."
+        f"about {_takes(one, options, work)}. It would write to {shown_path(out)}."
     )
     return {
         "name": one.name,
         "runs": runs,
         "items": len(work.items),
         "items_done": done,
-        "minutes": minutes,
+        "minutes": _minutes_of(one, options, work),
         "out": str(out),
         "missing": list(work.missing),
     }

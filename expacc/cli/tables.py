@@ -1,4 +1,4 @@
-"""How tables are read: the options of every command that reads one, and what it says of them."""
+"""What commands are given: options that several have; tables, how they are read and shown."""
 
 import functools
 import re
@@ -9,13 +9,101 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
 from expacc.cli.screen import Screen, shell, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.data import Found, Table
+
+
+Data = Annotated[
+    list[str],
+    Argument(metavar="DATA…", help="CSV, TSV, Parquet, ARFF or XLSX files, folders, or names."),
+]
+OneData = Annotated[str, Argument(metavar="DATA", help="A table's file, or a built-in name.")]
+Folder = Annotated[Path, Argument(metavar="DIR", help="The folder of a study.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No remarks, no progress.")]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+Debug = Annotated[bool, Option("--debug", help="Show tracebacks.")]
+Seed = Annotated[int, Option("--seed", metavar="N", help="Of everything random.")]
+Engine = Annotated[str, Option("--engine", metavar="local|ray", help="Where to compute.")]
+Workers = Annotated[
+    int | None,
+    Option("--workers", metavar="N", help="Processes; default: one a core or GPU."),
+]
+Address = Annotated[str | None, Option("--address", metavar="HOST:PORT", help="Of a Ray cluster.")]
+Device = Annotated[str, Option("--device", metavar="cpu|cuda", help="Where to train.")]
+Hidden = Annotated[
+    str | None, Option("--hidden", metavar="A,B", help="Of mlp: units of its layers; default: 64.")
+]
+Dropout = Annotated[float, Option("--dropout", metavar="X", help="Of mlp: share dropped.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Start anew; delete what is there.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Say what would run, how long.")]
+
+Losses = Annotated[
+    list[str] | None,
+    Option(
+        "--losses",
+        metavar="A,B|ours|robust|all",
+        help="Names or families (see: expacc losses); default: a few of different kinds.",
+    ),
+]
+CompareModel = Annotated[
+    str | None,
+    Option(
+        "--model",
+        metavar="MODEL",
+        help="linear (default), mlp, lightgbm, xgboost or a classifier's module.Class; "
+        "of pictures cnn …",
+    ),
+]
+Trials = Annotated[
+    int | None,
+    Option("--trials", metavar="N", help="Of the search; default: as many as are quick."),
+]
+Folds = Annotated[
+    str | None,
+    Option(
+        "--folds",
+        metavar="5x3|10|holdout",
+        help="How accuracy is measured; default: 5x3 or 3.",
+    ),
+]
+Repeats = Annotated[
+    int | None, Option("--repeats", metavar="N", help="Final runs a fold; default: 2 to 5.")
+]
+LabelNoise = Annotated[
+    str, Option("--inject-label-noise", metavar="A,B", help="Shares of labels made wrong.")
+]
+References = Annotated[
+    str | None,
+    Option(
+        "--references",
+        metavar="none|fast|all",
+        help="scikit-learn's classifiers beside (fast: the linear one; default: all).",
+    ),
+]
+CompareDevice = Annotated[
+    str | None,
+    Option(
+        "--device",
+        metavar="cpu|cuda",
+        help="Default: cpu; for pictures a GPU if any.",
+    ),
+]
+# Of pictures; not listed by --help, which has to fit a screen: docs/pictures.md.
+Size = Annotated[int | None, Option("--size", metavar="N", hidden=True)]
+Epochs = Annotated[int | None, Option("--epochs", metavar="N", hidden=True)]
+Pretrained = Annotated[Path | None, Option("--pretrained", metavar="FILE", hidden=True)]
+Mirror = Annotated[bool, Option("--mirror", hidden=True)]
+
+
+def out_option(default: str, metavar: str = "DIR") -> Any:
+    """``--out``, with what it is by default."""
+    text = f"Default: {default}."
+    return Annotated[Path | None, Option("--out", "-o", metavar=metavar, help=text)]
 
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -26,11 +114,10 @@ _PANEL = "How the table is read"
 _OPTIONS: Mapping[str, tuple[Any, str, str | None]] = {
     "target": (
         str,
-        "The column of classes: a name, or a place from 1 (-1: last). "
-        "Default: the last, if it may be it.",
+        "The column of classes: a name, or a place (1, -1: last); default: the last.",
         "COLUMN",
     ),
-    "header": (bool, "Whether the first line holds names (default: it does).", None),
+    "header": (bool, "Does the first line hold names? Default: yes.", None),
     "delimiter": (str, "comma, semicolon, tab, pipe, whitespace or a character.", "SIGN"),
     "quote": (str, "Sign around fields; none reads it as text.", "SIGN|none"),
     "decimal": (str, "Decimal sign: . or ,", "SIGN"),
@@ -123,6 +210,23 @@ def flags_of(reading: Mapping[str, Any]) -> list[str]:
         else:
             words += [_flag(name), "none" if value is None else str(value)]
     return words
+
+
+def refuse(options: Mapping[str, Any], what: str) -> None:
+    """Raise for the first option that was given and means nothing for this kind of data."""
+    for name, value in options.items():
+        if value not in (None, False):
+            raise UsageError(f"{name} is for {what}; DATA is not. Leave it out.")
+
+
+def no_study(data: Sequence[str]) -> None:
+    """Raise for the folder of a study, whose files are no data."""
+    for name in data:
+        if (Path(name) / "study.sqlite").is_file():
+            raise UsageError(
+                f"DATA must be data; {name} is the folder of a study. To see it: "
+                f"{shell(['expacc', 'show', name])}"
+            )
 
 
 MOST_COLUMNS = 12  # that are described before the rest is counted

@@ -10,13 +10,15 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from expacc.compare.record import StudyRecord, read_protocol
+from expacc.compare.record import GIVEN, NETWORK, StudyRecord, read_protocol
 from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.words import (
+    NULL,
     REFERENCE,
     SCIKIT_LEARN,
+    STOPPED,
     counted,
     listed,
     loss_name,
@@ -301,7 +303,8 @@ def methods_text(record: StudyRecord) -> str:
     settings = record.settings
     named = {table.folds for table in record.tables.values()}
     protocol = read_protocol(record.folds, named.pop() if len(named) == 1 else ())
-    rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss != REFERENCE]
+    not_rivals = (REFERENCE, STOPPED, NULL)
+    rivals = [loss_name(str(loss)) for loss in settings.get("losses", ()) if loss not in not_rivals]
     tables = list(record.tables.values())
     sizes = sorted(table.rows for table in tables)
     if len(tables) == 1:
@@ -316,7 +319,8 @@ def methods_text(record: StudyRecord) -> str:
     sentences = [f"We compared classifiers trained with {compared} on {data}."]
     model = str(settings.get("model", "linear"))
     network = {name: settings[name] for name in ("hidden", "dropout") if settings.get(name)}
-    called = plain(listed([model, *(f"{k} {setting_text(v)}" for k, v in network.items())]))
+    trained = "your network" if model == NETWORK else model
+    called = plain(listed([trained, *(f"{k} {setting_text(v)}" for k, v in network.items())]))
     trials = settings.get("trials")
     searched = (
         f"; for every loss and every training set, its hyper-parameters were chosen in "
@@ -325,27 +329,36 @@ def methods_text(record: StudyRecord) -> str:
         else ""
     )
     sentences.append(f"The model was the same for all losses ({called}){searched}.")
-    if settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
+    if model == NETWORK:
+        from expacc.compare.networks_words import network_methods
+
+        sentences.append(network_methods(settings))
+    elif settings.get("protocol") == PROTOCOL:  # an older study trained otherwise
         sentences.append(pace_text(model))
     seeds = settings.get("seeds", 1)
     averaged = f", averaged over {seeds} random seeds" if seeds != 1 else ""
     shown = {
-        "5x2": "five replications of stratified two-fold cross-validation (5×2 cv)",
-        "folds": f"cross-validation ({protocol.text})"
+        "5x2": "by five replications of stratified two-fold cross-validation (5×2 cv)",
+        "folds": f"by cross-validation ({protocol.text})"
         if protocol.text.endswith("given folds")
-        else f"stratified cross-validation ({protocol.text})",
-        "holdout": "a single stratified holdout",
+        else f"by stratified cross-validation ({protocol.text})",
+        "holdout": "by a single stratified holdout",
+        "test": "on the test rows that were given",
     }[protocol.kind]
     sentences.append(
-        f"Test accuracy was measured by {shown}{averaged}; test rows were used once, for the "
+        f"Test accuracy was measured {shown}{averaged}; test rows were used once, for the "
         f"retrained model, and took no part in any choice."
     )
     noise = [share for share in record.noise_levels if share > 0]
     if noise:
+        how = "replaced by another class at random"
+        if settings.get("noise") == GIVEN:
+            how = "wrong, as they were given"
+        once = len(record.noise_levels) == 1
         sentences.append(
-            f"The comparison was repeated with {listed([share_text(share) for share in noise])} "
-            f"of the training labels replaced by another class at random; test labels stayed as "
-            f"given."
+            f"The comparison was {'made' if once else 'repeated'} with "
+            f"{listed([share_text(share) for share in noise])} of the training labels {how}; test "
+            f"labels stayed as given."
         )
     if len(tables) == 1:
         many = len(record.noise_levels)

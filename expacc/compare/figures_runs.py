@@ -18,7 +18,11 @@ from expacc.report.words import INK, MUTED, SCALE, Look, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.p_values import Floats
 
-_PANELS = {"validation_accuracy": "validation rows", "train_accuracy": "training rows"}
+_PANELS = {
+    "validation_accuracy": "validation rows",
+    "train_accuracy": "training rows",
+    "wrong_label_accuracy": "wrong training labels",
+}
 MOST_POINTS = 150  # of a panel of the search
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from expacc.compare.answer import Answer
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard, table_board
 from expacc.compare.overall import Overall, rank_tables, standing_of_tables
-from expacc.compare.record import StudyRecord
+from expacc.compare.record import GIVEN, StudyRecord
 from expacc.compare.standing import LAST, model_text
 from expacc.plain import csv_text
 from expacc.report.words import REFERENCE
@@ -110,7 +110,8 @@ def leaderboard(record: StudyRecord) -> Leaderboard:
         finished = sum(board.complete for board in boards)
         answer = Answer(f"No answer yet: {finished} of {len(boards)} tables are finished.", "")
     if least > 0 and answer.choice:
-        share = f"{least * 100:g} % of training labels replaced at random"
+        how = "wrong" if record.settings.get("noise") == GIVEN else "replaced at random"
+        share = f"{least * 100:.3g} % of training labels {how}"
         answer = replace(answer, sentence=f"With {share}: {answer.sentence}")
     runs = len(record.finals())
     notes = (*notes, *record.left_out)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 
 from expacc.compare.answer import Answer, Rival, answer_one_table, better, worse
-from expacc.compare.record import Protocol, StudyRecord, TableFacts, read_protocol
+from expacc.compare.record import NETWORK, Protocol, StudyRecord, TableFacts, read_protocol
 from expacc.compare.standing import (
     by_fold,
     fold_order,
@@ -21,7 +21,7 @@ from expacc.compare.standing import (
     paired_tests,
     standing,
 )
-from expacc.report.words import MAJORITY, OUTSIDE, REFERENCE, loss_name, loss_order
+from expacc.report.words import MAJORITY, NULL, OUTSIDE, REFERENCE, counted, loss_name, loss_order
 from expacc.runner.rows import Row
 from expacc.stats.one_table import PairedTest
 from expacc.stats.p_values import NEGLIGIBLE, adjust
@@ -56,7 +56,8 @@ class Entry:
         test: of the difference; None until both have every fold.
         second_test: Alpaydin's combined F of 5×2 cv, beside the test that decides; else None.
         adjusted_p: Holm over the losses, times the number of such boards in the study.
-        wins: folds in which it is more accurate than cross entropy; ties and losses likewise.
+        wins: folds in which it is more accurate than cross entropy, or seeds where they are
+            paired; ties and losses likewise.
         metrics: name → mean over folds: 'balanced_accuracy', 'calibration_error', 'log_loss' …
         by_class: accuracy on the test rows of each class, in the order of the table's classes;
             None where none was tested.
@@ -124,7 +125,8 @@ class TableBoard:
     @property
     def losses(self) -> tuple[Entry, ...]:
         """The losses that have a score, the best first."""
-        return tuple(e for e in self.entries if e.loss not in OUTSIDE and e.accuracy is not None)
+        beside = (*OUTSIDE, NULL)
+        return tuple(e for e in self.entries if e.loss not in beside and e.accuracy is not None)
 
     @property
     def best_outside(self) -> Entry | None:
@@ -145,6 +147,9 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
     """Build the leaderboard of one table at one share of wrong training labels."""
     facts = record.tables[table]
     protocol = read_protocol(record.folds, facts.folds)
+    if protocol.kind == "test":
+        seeds = counted(int(record.settings.get("seeds", 1)), "seed")
+        protocol = replace(protocol, text=f"{protocol.text}, {seeds}")
     rows = record.finals(table, noise=noise)
     seconds: dict[str, float] = defaultdict(float)
     for row in record.rows:
@@ -174,15 +179,19 @@ def table_board(record: StudyRecord, table: str, noise: float) -> TableBoard:
             loss_order(e.loss),
         )
     )
-    contest = [entry for entry in entries if entry.loss not in OUTSIDE]
+    contest = [entry for entry in entries if entry.loss not in (*OUTSIDE, NULL)]
     complete = all(len(entry.folds) == len(folds) for entry in contest) and bool(contest)
     model = str(record.settings.get("model", "linear"))
     answer = _answer(table, facts.target, contest, protocol, len(folds), boards, model_text(model))
     if answer.choice and folds:
         whole = [entry.loss for entry in contest if len(entry.folds) == len(folds)]
-        answer = answer.beside(
-            standing(by_loss, whole, facts, protocol, model), _where(table, facts.target)
-        )
+        found = standing(by_loss, whole, facts, protocol, model)
+        if model == NETWORK:
+            from expacc.compare.networks_words import network_sentences
+
+            told = network_sentences(by_loss, whole, facts, protocol)
+            found = replace(found, sentences=(*found.sentences, *told))
+        answer = answer.beside(found, _where(table, facts.target))
     notes = _left_out(contest, len(folds))
     return TableBoard(
         table=table,
@@ -216,6 +225,9 @@ def _entry(
     common = [fold for fold in own if fold in theirs]
     gaps = np.array([own[fold] - theirs[fold] for fold in common])
     won, lost = int((gaps > NEGLIGIBLE).sum()), int((gaps < -NEGLIGIBLE).sum())
+    ties = len(common) - won - lost
+    if protocol.kind == "test":
+        won, ties, lost = _by_seed(rows, reference)
     scores = list(own.values())
     if len(scores) == 1:
         scores = [row.metrics["accuracy"] for row in rows if row.failure is None]
@@ -241,7 +253,7 @@ def _entry(
         second_test=second,
         adjusted_p=None,
         wins=won,
-        ties=len(common) - won - lost if loss != REFERENCE else 0,
+        ties=ties if loss != REFERENCE else 0,
         losses=lost,
         metrics={name: float(np.mean(list(of.values()))) for name, of in means.items() if of},
         by_class=by_class,
@@ -251,6 +263,17 @@ def _entry(
         failures=failures,
         verdict="unfinished",
     )
+
+
+def _by_seed(rows: Sequence[Row], reference: Sequence[Row]) -> tuple[int, int, int]:
+    """Seeds in which a loss is more accurate than cross entropy, as accurate, less."""
+    found, theirs = (
+        {row.seed: row.metrics["accuracy"] for row in some if row.failure is None}
+        for some in (rows, reference)
+    )
+    gaps = [found[seed] - theirs[seed] for seed in found.keys() & theirs.keys()]
+    won, lost = (sum(sign * gap > NEGLIGIBLE for gap in gaps) for sign in (1, -1))
+    return won, len(gaps) - won - lost, lost
 
 
 def _classes(rows: Sequence[Row], facts: TableFacts) -> tuple[tuple[float | None, ...], list[int]]:
@@ -289,13 +312,15 @@ def _importance(rows: Sequence[Row], facts: TableFacts) -> dict[str, float]:
 
 def _judged(entries: list[Entry], boards: int) -> list[Entry]:
     """Adjust the p-values for the number of losses and say what they mean."""
-    tested = [e for e in entries if e.test is not None and e.loss not in OUTSIDE]
+    tested = [e for e in entries if e.test is not None and e.loss not in (*OUTSIDE, NULL)]
     adjusted = adjust([e.test.p_value for e in tested if e.test is not None])
     p_values = {e.loss: min(1.0, boards * float(p)) for e, p in zip(tested, adjusted, strict=True)}
     judged = []
     for entry in entries:
         verdict: Verdict = "unfinished"
         p_value = p_values.get(entry.loss)
+        if entry.loss == NULL and entry.test is not None:  # a claim about it is of no use
+            p_value = entry.test.p_value
         if entry.loss == REFERENCE:
             verdict = "reference"
         elif entry.loss in OUTSIDE:

@@ -13,10 +13,9 @@ from expacc.compare.leaderboard import (
     leaderboard_json,
 )
 from expacc.compare.leaderboard_table import Entry
-from expacc.compare.page_rows import suspect_table
+from expacc.compare.page_rows import class_table, suspect_table
 from expacc.compare.page_tables import (
     board_table,
-    class_table,
     confusion_table,
     failure_table,
     next_steps,
@@ -300,9 +299,19 @@ def _leaderboard_caption(board: Leaderboard) -> str:
             f"Too few tables are finished to rank the losses; this is {plain(one.table)} alone."
             f"{noise}"
         )
+    if one.protocol.kind == "test":
+        what = (
+            "Mean test accuracy at the last epoch and its spread over seeds; stopped is that at "
+            "the epoch which the held-out rows like best, learnt the share of the wrong training "
+            "labels that the network says. "
+        )
+    else:
+        what = (
+            "Mean test accuracy and its spread over folds; balanced is the mean of the accuracies "
+            "on each class. "
+        )
     return (
-        "Mean test accuracy and its spread over folds; balanced is the mean of the accuracies on "
-        "each class. The difference is to cross entropy, with a 95 % interval for that comparison "
+        f"{what}The difference is to cross entropy, with a 95 % interval for that comparison "
         "alone, not adjusted; p is adjusted for the number of losses. Green is better and orange "
         "worse than cross entropy beyond chance; grey is not told apart. What was run beside the "
         f"losses is not tested.{noise}"

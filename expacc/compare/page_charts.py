@@ -23,7 +23,7 @@ from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.record import StudyRecord
 from expacc.plain import plain
 from expacc.report.figures import Chart
-from expacc.report.words import REFERENCE, Look, loss_name
+from expacc.report.words import REFERENCE, STOPPED, Look, loss_name
 from expacc.runner.rows import Row
 
 MOST_LINES = 10  # that can be told apart in one chart
@@ -53,6 +53,7 @@ def charts_of(record: StudyRecord, board: Leaderboard, look: Mapping[str, Look])
     least = record.noise_levels[0]
     finals = [row for row in record.finals(noise=least) if row.kind == "final"]
     trials = [row for row in record.rows if row.kind == "trial" and row.noise == least]
+    finals = [row for row in finals if row.loss != STOPPED]  # whose runs are cross entropy's
     drawn = _best_of_many(finals)
     few = len(drawn) < len(finals)
     note = f" Drawn are the best {MOST_LINES} losses and cross entropy." if few else ""
@@ -102,7 +103,9 @@ def _scores(board: Leaderboard, look: Mapping[str, Look]) -> list[Chart]:
             profile_chart(board.overall, look),
         ]
     if not several:
-        charts += [fold_chart(spotlight, look), difference_chart(spotlight, look)]
+        paired = spotlight.protocol.kind == "test"  # one fold
+        charts += [] if paired else [fold_chart(spotlight, look)]
+        charts.append(difference_chart(spotlight, look))
     whose = f"the mean of {len(board.boards)} tables" if several else spotlight.table
     charts.append(noise_chart([*board.boards, *board.noisy], look, title_of=plain(whose)))
     return _drawn(*charts)

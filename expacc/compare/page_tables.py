@@ -12,13 +12,14 @@ from expacc.compare.leaderboard import Leaderboard
 from expacc.compare.leaderboard_table import Entry, Failure, TableBoard
 from expacc.compare.overall import Overall, OverallEntry
 from expacc.compare.page_rows import cells_of, place_of
-from expacc.compare.record import StudyRecord, majority_of
-from expacc.compare.standing import LAST
+from expacc.compare.record import NETWORK, StudyRecord, majority_of
+from expacc.compare.standing import LAST, STOPPED_ACCURACY
 from expacc.compare.suspects import SourceRows
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
     NONE,
+    NULL,
     OUTSIDE,
     REFERENCE,
     SCIKIT_LEARN,
@@ -38,10 +39,9 @@ if TYPE_CHECKING:  # they draw, which a terminal does not ask for
 
 MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
-MOST_CLASSES = 12  # that are shown before the rest is folded away
 Values = dict[str, Any]
 _NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
-_NOTES[MAJORITY] = ""
+_NOTES |= {MAJORITY: "", NULL: "what chance does, p not adjusted"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -94,7 +94,9 @@ def _row(
 
 def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
     """The head and the rows of one table's leaderboard."""
-    stopped = any(LAST in entry.metrics for entry in board.entries)
+    paired = board.protocol.kind == "test"
+    known = {name for entry in board.entries for name in entry.metrics}
+    extra = [(name, head) for name, head in _EXTRA.items() if name in known]
     rows = [
         _row(
             entry,
@@ -108,7 +110,10 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
                     else "",
                 },
                 {"value": percent(entry.metrics.get("balanced_accuracy")), "small": "balanced"},
-                *(_last(entry.metrics.get(LAST)) if stopped else ()),
+                *(
+                    {"value": percent(entry.metrics.get(name)), "small": head[0]}
+                    for name, head in extra
+                ),
             ],
             interval=entry.test.interval if entry.test else None,
             against=entry,
@@ -116,16 +121,20 @@ def board_table(board: TableBoard) -> tuple[list[Values], list[Values]]:
         )
         for entry in board.entries
     ]
-    first = [("accuracy", "% ± spread"), ("balanced", "%"), *(_LAST_HEAD if stopped else ())]
-    return _head(first, "folds", "with search"), rows
+    first = [("accuracy", "% ± spread"), ("balanced", "%"), *(head for _, head in extra)]
+    head = _head(first, "seeds" if paired else "folds", "with search")
+    if paired:  # room for two columns more; classes.csv and the page's charts have these
+        for row in rows:
+            del row["cells"][-2], row["cells"][1]
+        head = [one for one in head if one["label"] not in ("balanced", "calibration error")]
+    return head, rows
 
 
-_LAST_HEAD = (("last round", "%"),)
-
-
-def _last(accuracy: float | None) -> tuple[Values, ...]:
-    """The cell of the last round, of a model that is stopped before."""
-    return ({"value": percent(accuracy), "small": "last round"},)
+_EXTRA = {
+    LAST: ("last round", "%"),
+    STOPPED_ACCURACY: ("stopped", "%"),
+    "wrong_label_accuracy": ("learnt", "% of wrong"),
+}
 
 
 def _note(entry: Entry, folds: int) -> str:
@@ -148,7 +157,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
     first = [("mean rank", f"{len(overall.tables)} tables"), ("accuracy", "%, mean")]
     outside = overall.outside
     stopped = any(entry.last_accuracy is not None for entry in overall.entries)
-    first += _LAST_HEAD if stopped else ()
+    first += [_EXTRA[LAST]] if stopped else []
     rows = [
         _row(
             entry,
@@ -156,7 +165,7 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
             [
                 {"value": NONE if entry in outside else f"{entry.mean_rank:.2f}"},
                 {"value": percent(entry.accuracy)},
-                *(_last(entry.last_accuracy) if stopped else ()),
+                *([{"value": percent(entry.last_accuracy), "small": "last round"}] * stopped),
             ],
             interval=entry.interval,
             against=entry.against,
@@ -165,35 +174,6 @@ def overall_table(overall: Overall) -> tuple[list[Values], list[Values]]:
         for entry in (*overall.entries, *outside)
     ]
     return _head(first, "tables", "all tables"), rows
-
-
-def class_table(record: StudyRecord, board: TableBoard, chosen: Sequence[Entry]) -> Values:
-    """The accuracy on the rows of each class, the most frequent first.
-
-    Args:
-        record: of the study.
-        board: of the table.
-        chosen: whose accuracies are shown.
-    """
-    facts = record.tables[board.table]
-    counts = np.bincount(facts.labels, minlength=len(facts.classes))
-    rows: list[Values] = []
-    for code in np.argsort(-counts, kind="stable").tolist():
-        shares = [entry.by_class[code] for entry in chosen]
-        top = max((share for share in shares if share is not None), default=2.0) - 1e-10
-        rows.append(
-            {
-                "name": facts.classes[code],
-                "rows": f"{counts[code]:,}",
-                "cells": [
-                    {"value": percent(share), "best": share is not None and share >= top}
-                    for share in shares
-                ],
-            }
-        )
-    names = [entry.name for entry in chosen]
-    parts = [rows[:MOST_CLASSES], rows[MOST_CLASSES:]]
-    return {"names": names, "parts": [part for part in parts if part], "table": board.table}
 
 
 def results_table(record: StudyRecord, board: Leaderboard) -> Values:
@@ -358,6 +338,10 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
         return ()
     several = len(record.tables) > 1
     path = str(record.settings.get("model", "linear"))
+    if path == NETWORK:
+        from expacc.compare.networks_words import network_steps
+
+        return tuple(NextStep(*step) for step in network_steps(record, answer.choice))
     if "." in path or ":" in path:  # a classifier that no file holds
         from expacc.compare.models import in_python
 

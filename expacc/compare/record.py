@@ -4,6 +4,7 @@ The store vouches for its own bytes. Here its values are checked against each ot
 against the table, accuracies against predictions and labels, keys against what they name.
 """
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 from expacc.files import Between, Numbers, check_shape
 from expacc.report.words import OUTSIDE
 from expacc.runner.rows import LONGEST, Predictions, Row
+
+TEST_SET = "test"  # the fold of data whose test rows are given, and its setting
+GIVEN = "given"  # the setting 'noise' where wrong labels were not drawn
+NETWORK = "network"  # the setting 'model' of a user's own network
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Protocol:
         repeats: how often they are dealt.
     """
 
-    kind: Literal["5x2", "folds", "holdout"]
+    kind: Literal["5x2", "folds", "holdout", "test"]
     text: str
     folds: tuple[str, ...] = ()
     parts: int = 0
@@ -40,6 +45,11 @@ class Protocol:
         """The test's name and source, for the methods paragraph."""
         if self.kind == "holdout":
             return "McNemar’s mid-p test (Fagerland, Lydersen and Laake, 2013)"
+        if self.kind == "test":
+            return (
+                "a t test of the paired differences, whose variance is that over test rows plus "
+                "that over seeds, with Cochran’s critical value"
+            )
         return (
             "a sign-flip test of the paired differences of the test rows, with a variance factor "
             "for what rows teach each other"
@@ -55,6 +65,8 @@ def read_protocol(folds: str, named: tuple[str, ...] = ()) -> Protocol:
     if folds == "5x2":
         names = tuple(f"{repeat}{half}" for repeat in range(1, 6) for half in "ab")
         return Protocol("5x2", "5×2 cv", names, 2, 5)
+    if folds == TEST_SET:
+        return Protocol("test", "one test set", (TEST_SET,))
     if folds.startswith("holdout") and len(named) > 1:
         return Protocol("folds", f"{len(named)} given folds", named, len(named))
     if folds.startswith("holdout"):
@@ -154,6 +166,7 @@ class StudyRecord:
         command: what to type to repeat it.
         next_step: what to type to train what it recommends; '' if it did not say.
         left_out: lines on what was not run beside the losses, and why.
+        pictures: of rows by number, PNG files in base64, for those that a page shows.
     """
 
     settings: Mapping[str, Any]
@@ -165,6 +178,7 @@ class StudyRecord:
     command: str = ""
     next_step: str = ""
     left_out: tuple[str, ...] = ()
+    pictures: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def folds(self) -> str:
@@ -190,7 +204,10 @@ class StudyRecord:
         return sorted(kept, key=lambda row: row.key)
 
 
+RUN = "run"  # in the key of an item that is a single run
 BESIDE = "references"  # ends the key of an item of what is run beside the losses
+PNG = b"\x89PNG\r\n\x1a\n"  # how a file begins
+_LARGEST_PICTURE = 1 << 17  # letters
 CLOSE = 1e-9  # of a share that is computed again
 _COUNT = Between(0)
 _SETTINGS = {
@@ -207,6 +224,7 @@ _NOTES = {
     "command": str,
     "next_step": str,
     "left_out": [str],
+    "pictures": {str: str},
     "seconds": Between(0.0, LONGEST),
     "planned": {"items": _COUNT, "runs": _COUNT},
     "tables": [
@@ -252,6 +270,15 @@ def read_notes(notes: Mapping[str, Any]) -> dict[str, Any]:
     return known
 
 
+def check_pictures(pictures: Mapping[str, str]) -> Mapping[str, str]:
+    """The pictures of rows, if they are what a page may hold."""
+    for row, text in pictures.items():
+        head = base64.b64decode(text.encode(), validate=True)[:8]
+        if not row.isdecimal() or len(text) > _LARGEST_PICTURE or head != PNG:
+            raise ValueError(f"picture {row!r:.20} must be a small PNG file of a row; it is not.")
+    return pictures
+
+
 def read_tables(notes: Mapping[str, Any]) -> dict[str, TableFacts]:
     """The tables of checked notes, by name."""
     tables = {}
@@ -278,7 +305,8 @@ def check_rows_of_study(
         facts = tables.get(row.table)
         item = f"{row.table}|{row.noise:g}|{row.fold}"
         items = (item, f"{item}|{BESIDE}") if row.loss in OUTSIDE else (item,)
-        if facts is None or row.loss not in losses or row.item not in items:
+        own = settings["model"] == NETWORK and row.item.startswith(f"{item}|{RUN}|")
+        if facts is None or row.loss not in losses or not (own or row.item in items):
             raise ValueError(f"{name} must be of a table, loss and item of the study; it is not.")
         place = f"{row.item}|{row.kind}|{row.loss}|"
         if not row.key.startswith(place) or (

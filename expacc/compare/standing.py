@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.compare.record import Protocol, TableFacts, majority_of
+from expacc.compare.record import NETWORK, Protocol, TableFacts, majority_of
 from expacc.plain import plain
 from expacc.report.words import (
     FOREST,
@@ -112,7 +112,7 @@ def paired_tests(
         folds: all of them, or those of its first repetition.
     """
     if len(folds) == 1:
-        return _holdout_test(rows, reference, facts), None
+        return _one_test_set(rows, reference, facts, protocol), None
     own, theirs = by_fold(rows, "accuracy"), by_fold(reference, "accuracy")
     gaps = [own[fold] - theirs[fold] for fold in folds]
     sizes = [len(row.predictions.rows) for row in rows if row.predictions is not None]
@@ -129,9 +129,10 @@ def paired_tests(
     return second or corrected_paired_t(gaps, max(1.0, facts.rows - tested), tested), None
 
 
-def _holdout_test(
-    rows: Sequence[Row], reference: Sequence[Row], facts: TableFacts
+def _one_test_set(
+    rows: Sequence[Row], reference: Sequence[Row], facts: TableFacts, protocol: Protocol
 ) -> PairedTest | None:
+    """McNemar's test of a holdout; where seeds are paired, their test."""
     ours, others = (
         {
             row.seed: row.predictions
@@ -140,6 +141,8 @@ def _holdout_test(
         }
         for some in (rows, reference)
     )
+    if reference and reference[0].loss == MAJORITY:  # which says the same whatever the seed
+        others = dict.fromkeys(ours, *others.values())
     pairs = [(ours[seed], others[seed]) for seed in sorted(ours.keys() & others.keys())]
     if not pairs:
         return None
@@ -147,7 +150,14 @@ def _holdout_test(
     if any(not np.array_equal(said.rows, tested) for pair in pairs for said in pair):
         return None
     right = [[said.predicted == facts.labels[tested] for said in pair] for pair in pairs]
-    return mcnemar(*np.moveaxis(np.array(right), 1, 0))
+    ours_right, theirs_right = np.moveaxis(np.array(right), 1, 0)
+    if protocol.kind == "test":
+        from expacc.stats.runs_and_rows import paired_runs
+
+        gains = np.subtract(ours_right, theirs_right, dtype=np.float64)
+        rates = [{row.numbers.get("factor") for row in some} - {None} for some in (rows, reference)]
+        return paired_runs(gains, chosen_apart=all(rates) and rates[0] != rates[1])
+    return mcnemar(ours_right, theirs_right)
 
 
 NOUNS = {LOGISTIC: "logistic regression", TREES: "a boosted tree", FOREST: "a random forest"}
@@ -156,7 +166,9 @@ MODELS = {
     "mlp": "a small network",
     "lightgbm": "LightGBM",
     "xgboost": "XGBoost",
+    NETWORK: "your network",
 }
+STOPPED_ACCURACY = "stopped_accuracy"  # of networks: at the epoch that validation rows choose
 LAST = "last_accuracy"  # the metric of the last round, of models that are stopped before
 CLEAR = 0.01  # a gain from which on we say: use it
 

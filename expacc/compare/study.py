@@ -13,6 +13,7 @@ import numpy as np
 from expacc.compare.record import (
     StudyRecord,
     TableFacts,
+    check_pictures,
     check_rows_of_study,
     check_settings,
     read_notes,
@@ -297,6 +298,7 @@ def load_record(folder: str | Path) -> StudyRecord:
             command=notes.get("command", ""),
             next_step=notes.get("next_step", ""),
             left_out=tuple(notes.get("left_out", ())),
+            pictures=check_pictures(notes.get("pictures", {})),
         )
 
 

@@ -23,6 +23,7 @@ from expacc.runner.rows import Row
 
 LEAST_BELIEF = 1e-6  # of one model: no single one decides alone
 MOSTLY = 0.8  # of the suspects, to call them those of one class
+FILE = "file"  # the column of rows that are named, not numbered
 _LONGEST_CELL = 200  # letters that are kept
 _LARGEST = 256 << 20  # bytes that a record of cells may unpack to
 
@@ -52,9 +53,11 @@ class SourceRows:
             unpacker = zlib.decompressobj()
             text = unpacker.decompress(base64.b64decode(facts.source, validate=True), _LARGEST)
             found = json.loads(text)
-            first, lines = found["first"], found["lines"] or range(facts.rows)
-            rows = cls([first + line for line in lines], found["columns"])
-            sizes = {len(rows.lines), *map(len, rows.columns.values())}
+            first, lines = found["first"], found["lines"]
+            steps = range(facts.rows) if lines == [] else lines or ()  # None: rows without lines
+            rows = cls([first + line for line in steps], found["columns"])
+            listed = [rows.lines, *rows.columns.values()]
+            sizes = set(map(len, listed[lines is None :]))
         except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise ValueError(
                 f"the rows of {facts.name!r:.60} must be as written; {error}"
@@ -80,8 +83,16 @@ def pack_source(table: Table) -> str:
         name: ["" if cell is None else str(cell)[:_LONGEST_CELL] for cell in cells]
         for name, cells in table.written.items()
     }
-    found = {"first": int(table.lines[0]), "lines": [] if plain else steps.tolist()}
-    text = json.dumps({**found, "columns": columns})
+    return _pack(int(table.lines[0]), [] if plain else steps.tolist(), columns)
+
+
+def pack_names(names: Sequence[str]) -> str:
+    """The same of rows that have no lines, but names, such as files."""
+    return _pack(0, None, {FILE: [name[:_LONGEST_CELL] for name in names]})
+
+
+def _pack(first: int, lines: list[int] | None, columns: Mapping[str, list[str]]) -> str:
+    text = json.dumps({"first": first, "lines": lines, "columns": columns})
     return base64.b64encode(zlib.compress(text.encode(), 3)).decode()
 
 

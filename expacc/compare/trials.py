@@ -61,12 +61,15 @@ def rows_for_trials(
     return features, labels, [(np.arange(own), np.arange(own, len(labels)))]
 
 
-def best_trial(trials: Sequence[Row], right: Sequence[NDArray[np.bool_]]) -> int | None:
+def best_trial(
+    trials: Sequence[Row], right: Sequence[NDArray[np.bool_]], *, errors: float = 1.0
+) -> int | None:
     """The place of the trial to train again; None if all failed.
 
     Args:
         trials: in order; the first is the default.
         right: of each, which of the rows that judge it, all inner folds together, it has right.
+        errors: by how many standard errors another must be better than the default.
     """
     good = [place for place, row in enumerate(trials) if row.failure is None]
     if not good:
@@ -82,4 +85,4 @@ def best_trial(trials: Sequence[Row], right: Sequence[NDArray[np.bool_]]) -> int
         return best
     gained = int((right[best] & ~right[0]).sum())
     lost = int((right[0] & ~right[best]).sum())
-    return best if gained - lost > math.sqrt(gained + lost) + 0.5 else 0
+    return best if gained - lost > errors * math.sqrt(gained + lost) + 0.5 else 0

@@ -7,6 +7,7 @@ halves (``data.csv``, ``split5x2.json``); each file plain, .gz, .xz or .zst.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from expacc.data.source import COMPRESSIONS, open_source, table_name, table_suff
 from expacc.data.table import Column, Rows, Split, Table
 
 _BOOKS = (".xlsx", ".xls", ".ods")
-_TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
+TABLES = (".csv", ".tsv", ".tab", ".data", ".dat", ".arff", ".parquet", ".pq", *_BOOKS)
 _PREPARED = ("labels_py.dat", "folds_py.dat", "validation_folds_py.dat")
 
 
@@ -66,13 +67,13 @@ def find_tables(data: str | Path) -> tuple[tuple[Found, ...], tuple[str, ...]]:
         kind = _prepared(entry) if entry.is_dir() else None
         if kind:
             found.append(Found(entry.name, entry, kind))
-        elif entry.is_file() and table_suffix(entry) in _TABLES:
+        elif entry.is_file() and table_suffix(entry) in TABLES:
             found.append(Found(table_name(entry), entry, "table"))
         else:
             ignored.append(entry.name)
     if not found:
         raise TableError(
-            str(data), f"the folder holds no table; it was searched for {', '.join(_TABLES)}."
+            str(data), f"the folder holds no table; it was searched for {', '.join(TABLES)}."
         )
     names = [table.name for table in found]
     # cars.csv and cars.data beside each other keep their endings, so that each name is one table's.
@@ -82,6 +83,33 @@ def find_tables(data: str | Path) -> tuple[tuple[Found, ...], tuple[str, ...]]:
     ]
     notes = [f"Not tables, ignored: {', '.join(ignored)}."] if ignored else []
     return tuple(found), tuple(notes)
+
+
+def holds_pictures(data: Sequence[str]) -> bool:
+    """Whether DATA is a set of pictures: a folder with two or more folders of pictures, an .npz …
+
+    Raises:
+        TableError: a folder of tables and of pictures, or more than one set; says what it saw.
+    """
+    found = []
+    for name in data:
+        path = Path(name)
+        if not path.exists() or (path.is_file() and table_suffix(path) in TABLES):
+            continue
+        from expacc.data.images_kind import image_kind
+
+        kind = image_kind(path)
+        if kind == "folder" and any(table_suffix(one) in TABLES for one in path.iterdir()):
+            tables = ", ".join(one.path.name for one in find_tables(path)[0])
+            raise TableError(
+                name,
+                f"it holds folders of pictures and the table {tables}. Name the table, or move it "
+                "out of the folder.",
+            )
+        found += [name] if kind is not None else []
+    if found and len(data) > 1:
+        raise TableError(found[0], f"a set of pictures must be the only DATA; got {len(data)}.")
+    return bool(found)
 
 
 def _pick(folder: Path, name: str) -> Path | None:

@@ -304,7 +304,7 @@ def _letters(where: str) -> int:
 # -------------------------------------------------------------------------------- the process
 
 
-def _limit(memory: int, seconds: int) -> None:
+def limit(memory: int, seconds: int) -> None:
     """Bound this process; where the system cannot, the counts of the reader remain."""
     with suppress(ImportError, OSError, ValueError):
         import resource
@@ -327,7 +327,7 @@ def _main(out: IO[bytes]) -> None:
     out.write(b'{"ready": true}\n')
     out.flush()
     data = sys.stdin.buffer.read()
-    _limit(asked["memory"], asked["seconds"])
+    limit(asked["memory"], asked["seconds"])
     writer: Any = None
     options = arrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     for found in read_container(data, asked):

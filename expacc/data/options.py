@@ -158,14 +158,14 @@ class NoRows(TableError):
         self.names = tuple(names)
 
 
-def need(module: str, purpose: str) -> ModuleType:
+def need(module: str, purpose: str, extra: str = "tables") -> ModuleType:
     """Import ``module`` now, or say which extra brings it."""
     try:
         return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise ImportError(
-            f"{purpose} needs {package}, which is not installed. Use pip install 'expacc[tables]'."
+            f"{purpose} needs {package}, which is not installed. Use pip install 'expacc[{extra}]'."
         ) from error
 
 

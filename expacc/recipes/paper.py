@@ -77,7 +77,7 @@ class Layout:
     """
 
     def __init__(self, folder: str, name: str, facts: Mapping[str, Any]) -> None:
-        self._paper, self._facts = load_paper(folder), facts
+        self.name, self._paper, self._facts = name, load_paper(folder), facts
         self._page = self._paper["pages"][name]
 
     def part(self, key: str, **words: Any) -> dict[str, Any]:

@@ -33,6 +33,8 @@ class RecipeOptions:
             every step of the way.
         seed: of everything random.
         device: where to train.
+        short: less than the paper's protocol, minutes on a GPU; what is left out stands on the
+            page. On a CPU it is the default, and shorter.
     """
 
     data: Path | None = None
@@ -40,6 +42,15 @@ class RecipeOptions:
     quick: bool = False
     seed: int = 0
     device: str = "cpu"
+    short: bool = False
+
+    @property
+    def protocol(self) -> Literal["full", "short", "quick"]:
+        """'full', the paper's, on a GPU or where seeds are asked for; else 'short', or 'quick'."""
+        if self.quick:
+            return "quick"
+        full = self.seeds is not None or self.device != "cpu"
+        return "full" if full and not self.short else "short"
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,7 @@ class Work:
         missing: one sentence per part that cannot be done: which files, and where they come from.
         facts: what the page needs to know beside the rows, as JSON holds it. Where data is not in
             ``shared``, 'digests' says which it was: name → SHA-256.
+        minutes: about how long it takes where it was planned for; None for the recipe's own.
     """
 
     items: tuple["WorkItem", ...]
@@ -62,6 +74,7 @@ class Work:
     shared: "Shared" = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    minutes: float | None = None
 
 
 @dataclass(frozen=True)
@@ -268,6 +281,16 @@ ORIGINS = {
     "https://github.com/bioinf-jku/SNNs",
     "mnist": "the four original idx files, from https://yann.lecun.com/exdb/mnist or "
     "https://storage.googleapis.com/cvdf-datasets/mnist",
+    "cifar-10-batches-bin": "the six files of CIFAR-10's binary version, data_batch_1.bin … "
+    "test_batch.bin, from https://www.cs.toronto.edu/~kriz/cifar.html",
+    "cifar-100-binary": "train.bin and test.bin of CIFAR-100's binary version, from "
+    "https://www.cs.toronto.edu/~kriz/cifar.html",
+    "cinic-10": "the folders train, valid and test of CINIC-10 with a folder for each class, from "
+    "https://datashare.ed.ac.uk/handle/10283/3192",
+    "imagenet": "the folders train and val of ImageNet-2012 with a folder of pictures for each "
+    "class, from https://www.image-net.org",
+    "svhn": "the cropped digits train_32x32.mat and test_32x32.mat, from "
+    "https://ufldl.stanford.edu/housenumbers",
 }
 
 

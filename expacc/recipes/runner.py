@@ -23,7 +23,10 @@ from expacc.runner.store_files import other_study_error, unreadable_error
 
 PATIENCE = 10.0  # seconds for git, which a slow disk may need
 
-_ASKED = {"recipe": str, "quick": bool, "seeds": (Between(1), None), "seed": int}
+_ASKED = {
+    **{"recipe": str, "quick": bool, "seeds": (Between(1), None), "seed": int},
+    "short?": bool,
+}
 _NOTES = {
     "started": str,
     "command": str,
@@ -62,7 +65,8 @@ class How:
 
 def identity(recipe: Recipe, ask: RecipeOptions) -> dict[str, Any]:
     """What makes a run this one, for the store; the data is compared apart, see ``digests``."""
-    return {"recipe": recipe.name, "quick": ask.quick, "seeds": ask.seeds, "seed": ask.seed}
+    asked = {"recipe": recipe.name, "quick": ask.quick, "seeds": ask.seeds, "seed": ask.seed}
+    return {**asked, "short": True} if ask.short else asked
 
 
 def digests(work: Work) -> dict[str, str]:

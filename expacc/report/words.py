@@ -176,6 +176,8 @@ def bytes_text(count: float) -> str:
 MAJORITY, LOGISTIC = "majority_class", "logistic_regression"
 TREES, FOREST = "boosted_trees", "random_forest"
 OUTSIDE = (MAJORITY, LOGISTIC, TREES, FOREST)
+# Of networks: the reference at the epoch that validation rows choose, and from other seeds.
+STOPPED, NULL = "cross_entropy_stopped_early", "cross_entropy_other_seeds"
 SCIKIT_LEARN = {
     LOGISTIC: "LogisticRegression",
     TREES: "HistGradientBoostingClassifier",
@@ -194,6 +196,7 @@ ACCURACY_TRAINED = tuple(name for name, spec in SPECS.items() if spec.for_accura
 
 _NAMES = {name: SPECS[name].label for name in list_losses()}
 _NAMES |= {name: name.replace("_", " ") for name in OUTSIDE}
+_NAMES |= {STOPPED: "cross entropy, stopped early", NULL: "cross entropy, other seeds"}
 
 
 def loss_name(loss: str) -> str:
@@ -228,6 +231,8 @@ _LOOKS |= {
     LOGISTIC: ("#8a94a1", "#7d8896", "H", ":"),
     TREES: ("#6f5a3a", "#bda67c", "*", "-."),
     FOREST: ("#54704f", "#95b78e", "p", "-."),
+    STOPPED: ("#3b4553", "#d3dae3", "8", "--"),
+    NULL: ("#7d8794", "#8e99a6", ".", ":"),
 }
 
 _NIGHT_SCALE = (
@@ -254,9 +259,7 @@ class Look:
 
 def looks(losses: set[str]) -> dict[str, Look]:
     """Give each loss its look; losses of the user's own take what the known ones leave."""
-    spare = iter(
-        [loss for loss in [*_LOOKS][1 : -len(OUTSIDE)] if loss not in losses] * (1 + len(losses))
-    )
+    spare = iter([loss for loss in list_losses()[1:] if loss not in losses] * (1 + len(losses)))
     found = {}
     for loss in sorted(losses, key=loss_order):
         day, _, marker, dash = _LOOKS[loss if loss in _LOOKS else next(spare, "focal")]

@@ -69,6 +69,9 @@ class CtrlC:
 Engine = Literal["local", "ray"]
 ENGINES = ("local", "ray")
 Best = Callable[[Sequence[Row]], str]
+# Gives the replies of items as they are done, parts of them to keep, and how many runs go on.
+Replies = Iterator[tuple[WorkItem, Reply | bytes] | float | None]
+Source = Callable[[Sequence[WorkItem], Callable[[], bool]], Replies]
 
 
 @dataclass
@@ -114,7 +117,7 @@ def workers_for(device: str, workers: int | None) -> int | None:
 def run_items(
     store: Store,
     items: Sequence[WorkItem],
-    executor: str,
+    executor: str | Source,
     *,
     failed_rows: FailedRows,
     shared: Shared | None = None,
@@ -134,7 +137,8 @@ def run_items(
         store: open for writing.
         items: all items of the study, done or not.
         executor: the function that carries out an item, as 'package.module:function'. It is
-            called as ``function(item, shared)`` on one thread and returns the item's rows.
+            called as ``function(item, shared)`` on one thread and returns the item's rows. Or what
+            carries out all items that are left, in this process and in an order of its own.
         failed_rows: makes the rows of an item that failed, from the item and the reason.
         shared: bytes and arrays for every call, read-only, handed to each process once.
         engine: 'local' for processes on this machine, 'ray' for a Ray cluster.
@@ -152,7 +156,8 @@ def run_items(
     _check(items, engine, workers, address)
     shared = shared or {}
     check_shared(shared)
-    find_executor(executor)  # a wrong name is best known here
+    if isinstance(executor, str):
+        find_executor(executor)  # a wrong name is best known here
     start = time.monotonic()
     finished = store.done_items()
     left = [
@@ -164,7 +169,10 @@ def run_items(
     if best is not None and finished:
         shown = best(store.rows(predictions=False))
     with CtrlC() as stop, _bar(runs, runs_done, progress) as bar:
-        source = _replies(store, left, executor, shared, engine, workers, address, stop)
+        if isinstance(executor, str):
+            source = _replies(store, left, executor, shared, engine, workers, address, stop)
+        else:
+            source = executor(left, lambda: stop.asked)
         try:
             for found in source:
                 under_way = found if isinstance(found, float) else 0.0
@@ -216,7 +224,7 @@ def _replies(
     workers: int | None,
     address: str | None,
     stop: CtrlC,
-) -> Iterator[tuple[WorkItem, Reply | bytes] | float | None]:
+) -> Replies:
     """The engine asked for; with nothing left to do none is started."""
     if not items:
         yield from ()

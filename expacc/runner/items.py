@@ -16,7 +16,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -131,10 +131,18 @@ def listen(tell: Callable[[Told], None] | None) -> None:
 _last: tuple[str, float] | None = None  # what this process did last, and when it was done
 
 
-def run_item(executor: Executor, item: WorkItem, shared: Shared, call: str = "") -> Reply:
+def run_item(
+    executor: Executor,
+    item: WorkItem,
+    shared: Shared,
+    call: str = "",
+    *,
+    every_thread: bool = False,
+) -> Reply:
     """Carry out one item on one thread. An exception becomes a failure with its reason.
 
-    ``call`` names the call of the engine; the time between two calls is no waiting.
+    ``call`` names the call of the engine; the time between two calls is no waiting. With
+    ``every_thread`` torch keeps the threads that it has.
     """
     global _last
     start = time.perf_counter()
@@ -142,7 +150,7 @@ def run_item(executor: Executor, item: WorkItem, shared: Shared, call: str = "")
     rows: list[Row] = []
     failure = details = None
     try:
-        with one_thread():
+        with nullcontext() if every_thread else one_thread():
             rows = executor(item, shared)
         check_rows(item.key, rows)
     except (Exception, SystemExit) as error:

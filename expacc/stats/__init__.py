@@ -1,10 +1,12 @@
 """Every statistic of a comparison in one place; see docs/statistics.md for which is used when.
 
-One table: `paired_rows`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`, `paired_5x2_t`, and
-`adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`, `wilcoxon_pairs`,
-`friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
+One table: `paired_rows`, `paired_runs`, `mcnemar`, `corrected_paired_t`, `combined_5x2_f`,
+`paired_5x2_t`, and `adjust` for several methods. Several tables: `wilcoxon`, `wilcoxon_against`,
+`wilcoxon_pairs`, `friedman`, `iman_davenport`, `conover`, `mean_ranks`, `wins`, `win_tie_loss`,
 `critical_difference`, `dolan_more_profile`.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from expacc.stats.many_tables import (
     CriticalDifference,
@@ -40,6 +42,9 @@ from expacc.stats.rank_tests import (
     wilcoxon_pairs,
 )
 
+if TYPE_CHECKING:
+    from expacc.stats.runs_and_rows import paired_runs
+
 __all__ = [
     "Adjustment",
     "AgainstReference",
@@ -62,6 +67,7 @@ __all__ = [
     "mean_ranks",
     "paired_5x2_t",
     "paired_rows",
+    "paired_runs",
     "ranks",
     "variance_factor",
     "wilcoxon",
@@ -70,3 +76,11 @@ __all__ = [
     "win_tie_loss",
     "wins",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "paired_runs":  # which a comparison of tables does not need
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from expacc.stats import runs_and_rows
+
+    return runs_and_rows.paired_runs

@@ -9,7 +9,7 @@ import importlib.util
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,7 @@ class EpochRecord:
         validation_loss: on the validation loader at the end of the epoch; None without one.
         validation_accuracy: likewise.
         seconds: wall time, validation included.
+        watched: name → accuracy on what ``fit`` was asked to watch.
     """
 
     epoch: int
@@ -212,6 +213,7 @@ class EpochRecord:
     validation_loss: float | None
     validation_accuracy: float | None
     seconds: float
+    watched: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass

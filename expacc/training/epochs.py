@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,8 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from expacc.optim import ASAM, GradientNormalizer
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, Position, RunCheckpoint
+from expacc.training.complement import ComplementObjective
+from expacc.training.graphs import Recorded
 from expacc.training.loaders import Batch, Batches, Ranks
 from expacc.training.progress import Bar, percent, progress_bar
 from expacc.training.randomness import reseed
@@ -44,9 +46,11 @@ class Stepper:
     loss: Loss
     optimizer: Optimizer
     normalizer: GradientNormalizer | None
+    complement: ComplementObjective | None
     clip: float | None
     precision: str
     compile: bool
+    graphs: bool
     device: torch.device
     ranks: Ranks
 
@@ -54,6 +58,7 @@ class Stepper:
         whole = self.wrapped
         self._forward: Callable[[Any], Any] = torch.compile(whole) if self.compile else whole
         self._half = PRECISIONS[self.precision]
+        self._recorded: Recorded | None = None
         optimizer = self.optimizer
         self._base = optimizer.base_optimizer if isinstance(optimizer, ASAM) else optimizer
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self._half is torch.float16)
@@ -83,15 +88,21 @@ class Stepper:
         self.scaler.step(self._base)
         self.scaler.update()
         self.optimizer.zero_grad()
+        if self.complement is not None:
+            self._backward(group, self.complement.loss)
+            self.complement.follow(self._base)
+            self.scaler.step(self.complement.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
         return sums
 
-    def _backward(self, group: list[Batch]) -> Tensor:
+    def _backward(self, group: list[Batch], loss: Loss | None = None) -> Tensor:
         """Add the gradient of the mean over all rows of the group, on all ranks."""
         rows = sum(batch.rows for batch in group)
         sums = self.zeros()
         for number, batch in enumerate(group, start=1):
             with self._exchange_of_gradients(number == len(group)):
-                logits, value = self._evaluated(self._forward, batch)
+                logits, value = self._evaluated(self._forward, batch, loss)
                 here = len(batch.target)
                 # A mean over no rows may be NaN; it must still join the other ranks' backward.
                 value = value if here else value.nan_to_num()
@@ -120,14 +131,22 @@ class Stepper:
         loss, correct, counted, rows = sums.tolist()
         return Score(loss / max(rows, 1), correct / max(counted, 1))
 
-    def _evaluated(self, forward: Callable[[Any], Any], batch: Batch) -> tuple[Tensor, Tensor]:
+    def _evaluated(
+        self, forward: Callable[[Any], Any], batch: Batch, loss: Loss | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Logits in float32 or better, and the loss."""
-        with torch.autocast(self.device.type, self._half, enabled=self._half is not None):
-            logits = forward(batch.inputs)
+        if self.graphs and self._recorded is None and self.model.training:
+            self._recorded = Recorded(self.model, batch.inputs, self._half)
+        recorded = self._recorded if self.model.training else None
+        if recorded is not None and recorded.fits(batch.inputs):
+            logits = recorded(batch.inputs)
+        else:
+            with torch.autocast(self.device.type, self._half, enabled=self._half is not None):
+                logits = forward(batch.inputs)
         _check_logits(logits, batch.target)
         if logits.dtype.itemsize < 4:
             logits = logits.float()
-        value = self.loss(logits, batch.target)
+        value = (loss or self.loss)(logits, batch.target)
         _check_value(value)
         return logits, value
 
@@ -191,26 +210,30 @@ class NetworkRun(Stepper):
     scheduler_every: str
     training: Batches
     validation: Batches | None
+    watched: Mapping[str, Batches]
     checkpoint: RunCheckpoint | None = None
     checkpoint_every: int | None
+    checkpoint_seconds: float
     epochs: int
     accumulate: int
     keep_best: bool
     patience: int | None
     seed: int
 
-    def train(self, *, resume: bool, progress: bool) -> tuple[Position, int]:
+    def train(
+        self, *, resume: bool, progress: bool | Callable[[float], object]
+    ) -> tuple[Position, int]:
         """Go on from the checkpoint, or begin; return where it ended and the steps before."""
         position = self._start(resume)
+        self._saved_at = time.monotonic()
         before = self.steps_done(position)
-        shown = progress and self.ranks.leads
+        self._tell = progress if callable(progress) else None
+        shown = progress is True and self.ranks.leads
         with progress_bar(
             total=self.epochs * self._per_epoch, title="training", enabled=shown, done=before
         ) as bar:
             while position.epoch < self.epochs and not self._out_of_patience(position):
                 self._epoch(position, bar)
-        if self.keep_best and position.best is not None:
-            self.model.load_state_dict(position.best)
         self.model.eval()
         self.ranks.meet()  # the last checkpoint is in place when any rank goes on
         return position, before
@@ -280,6 +303,8 @@ class NetworkRun(Stepper):
                 position.sums = self.ranks.sum(sums.clone())
                 position.seconds = time.perf_counter() - started
                 self._save(position)
+            if self._tell is not None:
+                self._tell(done / (self.epochs * self._per_epoch))
             if bar.due(done):
                 bar.update(done, title, **_known(self.read(sums), position))
 
@@ -299,6 +324,8 @@ class NetworkRun(Stepper):
         if self.validation is not None:
             self.model.eval()
             found = self.score(self.validation.epoch(0))
+        self.model.eval()
+        watched = {name: self.score(rows.epoch(0)) for name, rows in self.watched.items()}
         record = EpochRecord(
             epoch=position.epoch + 1,
             loss=score.loss,
@@ -306,6 +333,7 @@ class NetworkRun(Stepper):
             validation_loss=found.loss if found else None,
             validation_accuracy=found.accuracy if found else None,
             seconds=time.perf_counter() - started,
+            watched={name: one.accuracy for name, one in watched.items()},
         )
         position.history.append(record)
         position.epoch, position.step = record.epoch, 0
@@ -319,7 +347,8 @@ class NetworkRun(Stepper):
             self.scheduler.step((found or score).loss)
         elif self.scheduler is not None and self.scheduler_every == "epoch":
             self.scheduler.step()
-        self._save(position)
+        if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
+            self._save(position)
 
     @property
     def _check_every(self) -> int:
@@ -339,6 +368,7 @@ class NetworkRun(Stepper):
     def _save(self, position: Position) -> None:
         if self.checkpoint is not None and self.ranks.leads:
             self.checkpoint.save(position)
+            self._saved_at = time.monotonic()
 
 
 def _known(score: Score, position: Position) -> dict[str, float | str]:

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, IterableDataset, Sampler
 
 from expacc.training.randomness import reseed, seed_of
+from expacc.training.resident import ResidentData
 
 
 @dataclass(frozen=True)
@@ -136,9 +137,19 @@ class Batches:
     that are done. Anything else that can be iterated over again is read as it comes.
     """
 
-    def __init__(self, loader: Any, *, seed: int, ranks: Ranks, device: torch.device) -> None:
+    def __init__(
+        self,
+        loader: Any,
+        *,
+        seed: int,
+        ranks: Ranks,
+        device: torch.device,
+        channels_last: bool = False,
+    ) -> None:
         self._loader, self._seed, self._ranks, self._device = loader, seed, ranks, device
+        self._layout = torch.channels_last if channels_last else torch.preserve_format
         self._length = _checked_length(loader)
+        self._resident = loader.to(device) if isinstance(loader, ResidentData) else None
         # A subclass may iterate in its own way, so it is left to do that.
         self._owned = (
             type(loader) is DataLoader
@@ -160,8 +171,9 @@ class Batches:
 
         ``before`` is called with a group's number before it is read.
         """
-        batches = self.epoch(epoch, skip=start * size if self._owned else 0)
-        for number in count(start if self._owned else 0):
+        skips = self._owned or self._resident is not None
+        batches = self.epoch(epoch, skip=start * size if skips else 0)
+        for number in count(start if skips else 0):
             before(number)
             group = list(islice(batches, size))
             if not group:
@@ -171,6 +183,8 @@ class Batches:
 
     def epoch(self, epoch: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, less the first ``skip``."""
+        if self._resident is not None:
+            return self._in_place(self._resident.batches(epoch, self._seed, skip))
         generators = _Generators(self._loader, seed_of(self._seed, f"order/{epoch}"))
         if not self._owned:
             return self._as_it_comes(generators, epoch, skip)
@@ -181,6 +195,11 @@ class Batches:
         self._picks.batches = [batch[self._ranks.share(len(batch))] or batch[:1] for batch in order]
         self._generator.manual_seed(seed_of(self._seed, f"workers/{epoch}"))
         return self._own(iter(self._reader), [len(batch) for batch in order])
+
+    def _in_place(self, batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[Batch]:
+        for inputs, target in batches:
+            part = self._ranks.share(len(target))
+            yield Batch(inputs[part], target[part], len(target))
 
     def _own(self, reader: Iterator[Any], sizes: list[int]) -> Iterator[Batch]:
         for size, content in zip(sizes, reader, strict=True):
@@ -210,7 +229,8 @@ class Batches:
 
     def _moved(self, inputs: Any, target: Tensor) -> tuple[Any, Tensor]:
         def move(tensor: Tensor) -> Tensor:
-            return tensor.to(self._device, non_blocking=True)
+            layout = self._layout if tensor.ndim == 4 else torch.preserve_format
+            return tensor.to(self._device, non_blocking=True, memory_format=layout)
 
         return _mapped(move, inputs), move(target)
 

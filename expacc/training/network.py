@@ -1,7 +1,7 @@
 """Train one network with torch's own tools: what can be asked for, and whether it can be done."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, RunCheckpoint
+from expacc.training.complement import ComplementObjective
 from expacc.training.epochs import PRECISIONS, NetworkRun
 from expacc.training.loaders import Batches, find_device, find_ranks, split_loaders, wrap_ddp
 from expacc.training.randomness import caller_randomness_kept
@@ -32,6 +33,8 @@ class FitResult:
         stopped: why training ended, "epochs" or "patience".
         steps: optimiser steps done, those before a resume included.
         resumed_at: the steps that were done when this call took over; 0 for a new run.
+        best_weights: the state of the model after the best epoch, on the CPU, with
+            ``weights="both"``.
     """
 
     history: tuple[EpochRecord, ...]
@@ -39,6 +42,7 @@ class FitResult:
     stopped: Literal["epochs", "patience"]
     steps: int
     resumed_at: int
+    best_weights: Mapping[str, Any] | None = None
 
 
 def fit(
@@ -51,6 +55,7 @@ def fit(
     scheduler: LRScheduler | None = None,
     scheduler_every: Literal["epoch", "step"] = "epoch",
     normalizer: GradientNormalizer | None = None,
+    complement: ComplementObjective | None = None,
     clip: float | None = None,
     accumulate: int = 1,
     device: str | torch.device = "auto",
@@ -58,11 +63,15 @@ def fit(
     compile: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int | None = None,
+    checkpoint_seconds: float = 0.0,
     resume: bool = True,
-    weights: Literal["last", "best"] = "last",
+    weights: Literal["last", "best", "both"] = "last",
     patience: int | None = None,
+    watch: Mapping[str, Any] | None = None,
+    channels_last: bool = False,
+    graphs: bool = False,
     seed: int = 0,
-    progress: bool = True,
+    progress: bool | Callable[[float], object] = True,
 ) -> FitResult:
     """Train a classifier in place, with any loss; return what each epoch came to.
 
@@ -75,7 +84,8 @@ def fit(
     Args:
         model: called with a batch's inputs, returns logits (rows, classes) or (rows, classes, …).
         loaders: what gives the batches (inputs, target), or a pair of those, for training and for
-            validation: a torch DataLoader, whose shuffling then follows ``seed``, or a list.
+            validation: a torch DataLoader, whose shuffling then follows ``seed``, a list, or a
+            ``ResidentData``, which keeps its rows on the device.
         loss: a function or Module of (logits, target) that returns the mean over rows. A
             ``ScheduledLoss`` is set to the share of training done before each step.
         epochs: how often the training loader is read, those before a resume included.
@@ -85,6 +95,7 @@ def fit(
             validation loss, or the training loss without validation.
         scheduler_every: call it once an "epoch" or after each "step".
         normalizer: divides the gradients; it replaces ``clip``.
+        complement: takes a second step on every batch. Neither normalizer nor clip touches it.
         clip: the largest norm of the gradient.
         accumulate: batches per step; the gradient is the mean over all their rows.
         device: "auto" is CUDA if there is any, else the CPU.
@@ -94,11 +105,21 @@ def fit(
         checkpoint: a folder for the file checkpoint.safetensors, which is replaced at each epoch's
             end. Needs the package safetensors.
         checkpoint_every: also every so many steps.
+        checkpoint_seconds: write none at an epoch's end when the last is younger.
         resume: go on from the checkpoint if there is one; False overwrites it.
-        weights: leave the model with the "last" weights or the "best" epoch's.
+        weights: leave the model with the "last" weights or the "best" epoch's; "both" leaves the
+            last and returns the best.
         patience: stop after so many epochs without a higher validation accuracy.
+        watch: name → a loader, on which accuracy is measured at the end of every epoch. It enters
+            no decision.
+        channels_last: lay out pictures and the weights of convolutions with the channel last, which
+            tensor cores want.
+        graphs: record the kernels of the network on a GPU once and play them back, which saves the
+            time of launching them. For networks without loops or branches that depend on values;
+            batches of another size run as usual.
         seed: of shuffling, dropout and what data sets draw in this process.
-        progress: show a bar, or lines in a log, on stderr.
+        progress: show a bar, or lines in a log, on stderr; or a function that is called after each
+            step with the share of training done. What it raises ends the training.
 
     Returns:
         The loss and accuracy of every epoch, the best epoch, and why training ended.
@@ -129,7 +150,8 @@ def fit(
             check_count(name, number)
     check_choice("scheduler_every", scheduler_every, ("epoch", "step"))
     check_choice("precision", precision, tuple(PRECISIONS))
-    check_choice("weights", weights, ("last", "best"))
+    check_choice("weights", weights, ("last", "best", "both"))
+    check_number("checkpoint_seconds", checkpoint_seconds, low=0)
     if type(seed) is not int:
         raise TypeError(f"seed must be an int; got {seed!r}.")
     if clip is not None:
@@ -139,8 +161,8 @@ def fit(
                 f"clip must be None beside a normalizer, which replaces it; got {clip}."
             )
     training, validation = split_loaders(loaders)
-    if validation is None and (patience is not None or weights == "best"):
-        asked = f"patience={patience}" if patience is not None else "weights='best'"
+    if validation is None and (patience is not None or weights != "last"):
+        asked = f"patience={patience}" if patience is not None else f"weights={weights!r}"
         raise ValueError(
             f"loaders must be a pair (training, validation) for {asked}; got one loader."
         )
@@ -149,13 +171,15 @@ def fit(
     ranks = find_ranks(place)
     bare = model.module if isinstance(model, DistributedDataParallel) else model
     bare.to(place)
+    if channels_last:
+        bare.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     parameters = list(bare.parameters())
     if isinstance(loss, nn.Module):
         loss.to(place)
         parameters += list(loss.parameters())
     optimizer = _checked_optimizer(optimizer, parameters)
     _check_scheduler(scheduler, scheduler_every, optimizer)
-    batches_of = partial(Batches, seed=seed, ranks=ranks, device=place)
+    batches_of = partial(Batches, seed=seed, ranks=ranks, device=place, channels_last=channels_last)
     train_batches = batches_of(training)
     with caller_randomness_kept(place):
         run = NetworkRun(
@@ -164,19 +188,23 @@ def fit(
             loss=loss,
             optimizer=optimizer,
             normalizer=normalizer,
+            complement=complement,
             clip=clip,
             precision=precision,
             compile=compile,
+            graphs=graphs and place.type == "cuda" and ranks.world == 1,
             device=place,
             ranks=ranks,
             scheduler=scheduler,
             scheduler_every=scheduler_every,
             training=train_batches,
             validation=None if validation is None else batches_of(validation),
+            watched={name: batches_of(loader) for name, loader in (watch or {}).items()},
             checkpoint_every=checkpoint_every,
+            checkpoint_seconds=checkpoint_seconds,
             epochs=epochs,
             accumulate=accumulate,
-            keep_best=weights == "best",
+            keep_best=weights != "last",
             patience=patience,
             seed=seed,
         )
@@ -184,6 +212,8 @@ def fit(
             parts = {"model": bare, "optimizer": optimizer}
             others = {"loss": loss, "scheduler": scheduler, "normalizer": normalizer}
             parts |= {name: part for name, part in others.items() if hasattr(part, "state_dict")}
+            if complement is not None:
+                parts["complement"] = complement.optimizer
             if precision == "float16":
                 parts["scaler"] = run.scaler
             identity = {
@@ -196,12 +226,15 @@ def fit(
             }
             run.checkpoint = RunCheckpoint(Path(checkpoint), identity, parts)
         end, before = run.train(resume=resume, progress=progress)
+        if weights == "best" and end.best is not None:
+            bare.load_state_dict(end.best)
     return FitResult(
         history=tuple(end.history),
         best_epoch=end.best_epoch(),
         stopped="epochs" if end.epoch >= epochs else "patience",
         steps=run.steps_done(end),
         resumed_at=before,
+        best_weights=end.best if weights == "both" else None,
     )
 
 

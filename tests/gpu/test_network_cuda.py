@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from expacc import ASAM, ExactLoss, GradientNormalizer
+from expacc.training import ResidentData
 from expacc.training.network import fit
 
 if not torch.cuda.is_available():
@@ -123,3 +124,23 @@ def test_the_callers_randomness_stays():
     before = torch.cuda.get_rng_state()
     train(model=network(0.5), epochs=1)
     assert torch.equal(torch.cuda.get_rng_state(), before)
+
+
+def test_recorded_kernels_train_as_launched_ones_do():
+    x, y = torch.randint(256, (64, 3, 8, 8), dtype=torch.uint8), torch.arange(64) % 2
+    losses = []
+    for graphs in (False, True):
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 8, 3),
+            torch.nn.BatchNorm2d(8),
+            torch.nn.Flatten(),
+            torch.nn.Linear(288, 2),
+        ).cuda()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        result = fit(
+            model, ResidentData(x, y, batch_size=24), F.cross_entropy, optimizer=optimizer,
+            epochs=3, graphs=graphs, channels_last=True, device="cuda", progress=False,
+        )  # fmt: skip
+        losses.append([record.loss for record in result.history])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)

@@ -146,7 +146,7 @@ def _fold(
     for begin in range(0, classes, _CHUNK):
         sums = (nothing,)
         for _ in tl.static_range(1, 2 * PAIRS):
-            sums = sums + (nothing,)  # noqa: RUF005
+            sums = sums + (nothing,)  # type: ignore[assignment]  # noqa: RUF005
         scores = rivals_of(start, begin, stride, classes, shrink, absent, index, LANES)
         for first in range(begin, min(begin + _CHUNK, classes), LANES):
             ahead = rivals_of(start, first + LANES, stride, classes, shrink, absent, index, LANES)
@@ -161,13 +161,14 @@ def _fold(
             before = tl.where(counts, tl.exp2(-0.5 * d * (tilt + bend * d)), 0.0)
             now = before * t
             twice = t + t
-            added = (sums[0] + before * before, sums[1] + before * now)
+            added = (sums[0] + before * before, sums[1] + before * now)  # type: ignore[misc]
             for k in tl.static_range(1, PAIRS):
                 following = twice * now - before
-                added = added + (sums[2 * k] + now * now, sums[2 * k + 1] + now * following)  # noqa: RUF005
+                more = (sums[2 * k] + now * now, sums[2 * k + 1] + now * following)
+                added = added + more  # type: ignore[assignment]
                 before = now
                 now = following
-            sums = added
+            sums = added  # type: ignore[assignment]
             scores = ahead
         block = tl.zeros([GRID], tl.float32)
         for k in tl.static_range(2 * PAIRS):

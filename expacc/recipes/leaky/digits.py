@@ -17,6 +17,7 @@ from expacc.data import (
     flip_labels,
     stratified_folds,
 )
+from expacc.data.images_arrays import read_idx
 from expacc.data.source import open_source
 from expacc.recipes.recipe import data_file, missing_data, need_data
 from expacc.recipes.sweep import Ask, Data
@@ -32,7 +33,6 @@ FILES = {
 }
 FOLDS = 10
 _MOST_BYTES = 1 << 30
-_BYTE = 8  # the code of unsigned bytes in an idx file
 
 Bytes = NDArray[np.uint8]
 Numbers = NDArray[np.int64]
@@ -136,7 +136,11 @@ def read_digits(data: Path | None) -> Digits:
     absent = [FILES[part] for part, path in paths.items() if path is None]
     if absent:
         raise ValueError(missing_data(FOLDER, *absent))
-    found = {part: _read_idx(path) for part, path in paths.items() if path is not None}
+    found = {
+        part: read_idx(open_source(path, _MOST_BYTES).data, path.name)
+        for part, path in paths.items()
+        if path is not None
+    }
     for side in ("train", "test"):
         images, labels = found[f"{side}_images"], found[f"{side}_labels"]
         if len(images) != len(labels) or labels.ndim != 1 or images.ndim < 2:
@@ -148,26 +152,6 @@ def read_digits(data: Path | None) -> Digits:
     return Digits(
         flat["train_images"], found["train_labels"], flat["test_images"], found["test_labels"]
     )
-
-
-def _read_idx(path: Path) -> Bytes:
-    """An idx file of bytes: 0, 0, the type, the number of axes, their sizes, and the numbers."""
-    data = open_source(path, _MOST_BYTES).data
-    if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _BYTE or not data[3]:
-        raise TableError(
-            path.name, f"an idx file of bytes must begin with 0, 0, 8; got {data[:4]!r}."
-        )
-    axes = data[3]
-    start = 4 + 4 * axes
-    shape = [int(size) for size in np.frombuffer(data[4:start], ">u4")]
-    size = int(np.prod(shape, dtype=np.int64)) if len(shape) == axes else -1
-    if len(data) - start != size:
-        raise TableError(
-            path.name,
-            f"the file must hold {size:,} bytes behind its head of {shape}; got "
-            f"{len(data) - start:,}. Fetch it again.",
-        )
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
 
 
 def pack(digits: Digits) -> dict[str, Any]:

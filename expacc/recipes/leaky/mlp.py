@@ -41,17 +41,10 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
 USUAL_FOLDS = {"full": FOLDS, "short": 5, "quick": 2}
 
 
-def protocol_of(options: RecipeOptions) -> str:
-    """'full' on a GPU or where seeds are asked for, 'short' on a CPU, 'quick'."""
-    if options.quick:
-        return "quick"
-    return "full" if options.seeds is not None or options.device != "cpu" else "short"
-
-
 def plan(options: RecipeOptions) -> Work:
     """On a CPU an item per fold, loss and share of noise; on a GPU five folds and all losses."""
     digits = read_digits(options.data)
-    protocol = protocol_of(options)
+    protocol = options.protocol
     folds = options.seeds or USUAL_FOLDS[protocol]
     how = {**PROTOCOLS[protocol], "patience": PATIENCE, "batch": BATCH, "all_folds": folds}
     # By dropout first: of equally good settings the first is taken.

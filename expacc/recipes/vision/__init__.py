@@ -1,0 +1,1 @@
+"""Networks on pictures: what recipes of several papers share."""
