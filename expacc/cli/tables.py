@@ -81,8 +81,8 @@ References = Annotated[
     str | None,
     Option(
         "--references",
-        metavar="none|fast|all",
-        help="scikit-learn's classifiers beside (fast: the linear one; default: all).",
+        metavar="none|fast|all|networks",
+        help="scikit-learn's classifiers beside (default: all; networks: ours that vote, too).",
     ),
 ]
 CompareDevice = Annotated[
