@@ -81,8 +81,8 @@ References = Annotated[
     str | None,
     Option(
         "--references",
-        metavar="none|fast|all|networks",
-        help="scikit-learn's classifiers beside (default: all; networks: ours that vote, too).",
+        metavar="WHAT",
+        help="none, fast, all (default) or networks: classifiers run beside.",
     ),
 ]
 CompareDevice = Annotated[

@@ -248,6 +248,8 @@ def affordable_references(
 
     >>> affordable_references("all", 15, 3, 120.0, (1200, 64, 10))["boosted_trees"]
     3
+    >>> affordable_references("networks", 9, 3, 49.0, (1198, 64, 10))["small_networks"]
+    3
     """
     left, found = AT_MOST * seconds, {}
     for name in REFERENCES[asked]:
