@@ -13,7 +13,7 @@ SHARES ?= 8
 NOTES ?= build/gpu-tests/notes
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-gpu check format bench figures results results-docs dist clean
+.PHONY: help install demo test test-slow test-gpu check format docs docs-serve bench figures results results-docs dist clean
 
 help: ## Show this list.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,11 +49,22 @@ gpu-share-%:
 		--no-header -p no:cacheprovider tests/gpu > "$(NOTES)/../gpu-share-$*.log" 2>&1 \
 		|| [ $$? -eq 5 ] || { cat "$(NOTES)/../gpu-share-$*.log"; exit 1; }  # 5: a share without tests
 
-check: install ## What CI runs: format, lint, types, tests.
+check: install ## What CI runs: format, lint, types, documentation, tests.
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(MAKE) --no-print-directory docs
 	@$(MAKE) --no-print-directory test
+
+docs: install ## Build the documentation in build/site; a warning or a broken link ends it.
+	@$(BIN)/python docs/write_site.py
+	@PYTHONPATH=docs $(BIN)/zensical build --strict --clean -f build/mkdocs.yml
+	@$(BIN)/python docs/pages/links.py build/site
+
+docs-serve: install ## Show the documentation at http://localhost:8000, and what changes in it.
+	@$(BIN)/python docs/write_site.py
+	@$(BIN)/python docs/write_site.py --watch & trap "kill $$!" EXIT; \
+		PYTHONPATH=docs $(BIN)/zensical serve -f build/mkdocs.yml
 
 format: install ## Format the code and mend what the linter can.
 	@$(BIN)/ruff format .

@@ -7,7 +7,9 @@ import torch
 
 # The kernels import Triton, which a machine without a GPU need not have.
 _KERNELS = ["expacc/ops/triton/*.py", "expacc/ops/native/launch.py"]
-collect_ignore_glob = [] if importlib.util.find_spec("triton") else _KERNELS
+# These import frameworks, for seconds, in every worker: their tests run their examples.
+_FRAMEWORKS = ["expacc/integrations/[!_]*.py"]
+collect_ignore_glob = _FRAMEWORKS + ([] if importlib.util.find_spec("triton") else _KERNELS)
 
 
 @pytest.fixture(autouse=True)

@@ -102,19 +102,24 @@ def number(value: object) -> str:
     return "–" if value is None else f"{value:g}"
 
 
+def parameter_rows(spec: expacc.registry.LossSpec) -> list[tuple[str, ...]]:
+    """Of each parameter: loss, name, where it starts, for 100 classes, what is searched."""
+    rows = []
+    for name in dict.fromkeys([*spec.defaults, *spec.search]):
+        low, high, usual = map(number, spec.search.get(name, (None, None, None)))
+        start = number(spec.defaults[name]) if name in spec.defaults else "–"
+        searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
+        many = number(spec.hundred[name]) if name in spec.hundred else ""
+        rows.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
+    return rows
+
+
 def page() -> str:
     losses = [
         (code(spec.function), code(spec.module), spec.formula, spec.source, spec.when)
         for spec in SPECS.values()
     ]
-    parameters = []
-    for spec in SPECS.values():
-        for name in dict.fromkeys([*spec.defaults, *spec.search]):
-            low, high, usual = map(number, spec.search.get(name, (None, None, None)))
-            start = number(spec.defaults[name]) if name in spec.defaults else "–"
-            searched = f"{low} to {high}, first {usual}" if name in spec.search else "–"
-            many = number(spec.hundred[name]) if name in spec.hundred else ""
-            parameters.append((f"`{spec.name}`", f"`{name}`", start, many, searched))
+    parameters = [row for spec in SPECS.values() for row in parameter_rows(spec)]
     return PAGE.format(
         beside=table(
             ("Module", "what it does", "numbers", "source", "when", "use"),

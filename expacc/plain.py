@@ -8,13 +8,18 @@ import csv
 import io
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 _JOINERS = "\u200c\u200d"  # that words of Persian and pictures of people are made with
 _FORMULA = "=+-@＝＋－＠"  # the wide ones are meant
 _NUMBER = re.compile(r"[+-]?[\d.,]+(?:[eE][+-]?\d+)?")
 LONGEST = 10_000  # letters of a line of output
+
+
+# What ``fit`` and comparisons report to: called with the steps done and numbers by name. Those of
+# ``expacc.integrations`` write to TensorBoard, MLflow and Weights & Biases.
+Report = Callable[[int, Mapping[str, float]], object]
 
 
 class UsageError(ValueError):

@@ -95,6 +95,21 @@ def linger(item, shared):
     return execute(item, shared)
 
 
+def show_gpu(item, shared):
+    """Which GPUs Ray has given this task, and how long it had them."""
+    import ray
+
+    begun = time.time()
+    time.sleep(item.payload["wait"])
+    numbers = {
+        "gpus": [str(number) for number in ray.get_gpu_ids()],
+        "visible": os.environ.get("CUDA_VISIBLE_DEVICES"),
+        "node": ray.get_runtime_context().get_node_id(),
+        "span": [begun, time.time()],
+    }
+    return [make_row(item, 0, metrics={"accuracy": 1.0}, numbers=numbers)]
+
+
 def multiply(item, shared):
     """Sums whose last digits depend on the number of threads."""
     import torch

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from torch import nn
@@ -105,7 +106,9 @@ def test_answer_page_and_files(study):
     board = json.loads((study.folder / "leaderboard.json").read_text())
     tests = {one["loss"]: one["test"] for one in board["tables"][0]["entries"]}
     assert tests[LEAKY]["test"] == "paired runs"
-    assert (study.folder / "suspects.csv").read_text().count("\n") > 1
+    doubted = (study.folder / "suspects.csv").read_text().splitlines()[1:]
+    assert doubted
+    assert all(re.search(r",test \d+$", line) for line in doubted)
     assert not (study.folder / "runs").exists() or not list((study.folder / "runs").iterdir())
     # Chance is no contender: neither in the answer nor in the adjustment.
     null = next(one for one in board["tables"][0]["entries"] if one["loss"] == NULL)
@@ -231,14 +234,16 @@ def test_a_killed_study_goes_on_within_its_run(tmp_path):
 
 
 class Rows(Dataset):
-    def __init__(self, x, y, noisy=False):
-        self.x, self.targets, self.noisy = x, y, noisy
+    def __init__(self, x, y, noisy=False, three=False):
+        self.x, self.targets, self.noisy, self.three = x, y, noisy, three
 
     def __len__(self):
         return len(self.x)
 
     def __getitem__(self, place):
         x = self.x[place]
+        if self.three:
+            return x, int(self.targets[place]), place
         return (x + torch.randn_like(x) if self.noisy else x), int(self.targets[place])
 
 
@@ -260,6 +265,10 @@ def test_data_may_come_in_many_forms(tmp_path):
     assert read_rows(changing, "train").inputs is changing
     again = compare(tmp_path / "3", train=changing, test=TEST, seeds=1, epochs=1)
     assert all(row.failure is None for row in again.record.rows)
+    half = read_rows((TEST[0].half().numpy(), TEST[1]), "test")
+    assert half.inputs.dtype == torch.float32
+    frame = read_rows((pandas.DataFrame(TEST[0]), pandas.Series(TEST[1])), "test")
+    assert torch.equal(frame.inputs, TEST[0])
     bytes_ = torch.randint(256, (5, 9, 9, 3), dtype=torch.uint8)
     assert read_rows((bytes_, [0, 1, 2, 0, 1]), "train").shape == (3, 9, 9)
     assert read_rows((bytes_[..., 0], torch.zeros(5, 1)), "train").shape == (1, 9, 9)
@@ -362,6 +371,9 @@ MISUSES = [
     ({"classes": ["a", "b"]}, "labels must lie from 0 to 1, there being 2 classes; got 2."),
     ({"classes": ["a", "a", "b"]}, "classes must be different names"),
     ({"losses": ["leaky_expected_eror"]}, "Did you mean 'leaky_expected_error'?"),
+    ({"train": Rows(TRAIN[0], TRAIN[1], three=True)}, "rows (input, label); got tuple of 3."),
+    ({"label_noise": "0.2"}, "label_noise must be a share or an array of labels; got '0.2'."),
+    ({"out": __file__}, "must be a folder; got a file. Use another out."),
     ({"losses": []}, "losses must name at least one beside cross entropy"),
     ({"losses": {"a|b": "focal"}}, "losses must have plain names, without | and /; got 'a|b'."),
     ({"losses": {"mine": 3}}, "losses must be names or functions of (logits, target)"),
@@ -401,6 +413,36 @@ def test_noise_is_read_as_shares_or_labels():
     assert given.share == 0.25
     with pytest.raises(UsageError, match="label_noise must be a share or an array"):
         read_noise(True, labels, 3)
+
+
+class Named(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs["x"])
+
+
+class NamedRows(Rows):
+    def __getitem__(self, place):
+        return {"x": self.x[place]}, int(self.targets[place])
+
+
+def test_networks_of_many_kinds(tmp_path):
+    def lazy():
+        return nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.LazyLinear(3))
+
+    tokens = torch.randint(20, (160, 5), generator=torch.Generator().manual_seed(0)), TRAIN[1]
+
+    def embedding():
+        return nn.Sequential(nn.Embedding(20, 4), nn.Flatten(), nn.Linear(20, 3))
+
+    cases = [
+        (lazy, TRAIN, TEST),
+        (embedding, tokens, None),
+        (lambda: Named(6, 3), NamedRows(*TRAIN), NamedRows(*TEST)),
+    ]
+    for place, (network, train, test) in enumerate(cases):
+        found = compare(tmp_path / str(place), network=network, train=train, test=test, folds=2,
+                        seeds=1, epochs=1)  # fmt: skip
+        assert {row.failure for row in found.record.rows} == {None}
 
 
 def test_steps_are_whole_epochs(tmp_path):

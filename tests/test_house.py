@@ -32,7 +32,7 @@ ROOMS = [
     {"data"},
     {"training", "networks"},
     {"estimator"},
-    {"boosting"},
+    {"boosting", "integrations"},
     {"runner"},
     {"stats"},
     {"report"},
@@ -108,6 +108,9 @@ EXTRAS = {
     "compare": {"numpy", "scipy", "matplotlib", "rich", "safetensors", "sklearn", "threadpoolctl"},
     "data": {"PIL", "numpy", "pyarrow", "python_calamine", "sklearn", "zstandard"},
     "estimator": {"numpy", "scipy", "sklearn", "safetensors"},
+    "integrations": {
+        *("lightning", "mlflow", "pytorch_lightning", "skorch", "transformers", "wandb"),
+    },
     "recipes": {"PIL", "markdown_it", "markupsafe", "matplotlib", "numpy", "scipy", "sklearn"},
     "report": {"numpy", "matplotlib", "jinja2", "markupsafe"},
     "runner": {"numpy", "ray", "threadpoolctl"},

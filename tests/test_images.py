@@ -322,6 +322,16 @@ def test_npz_in_its_many_forms(tmp_path):
         read_images(path)
 
 
+def test_what_unpacks_to_more_than_its_size_allows_is_refused(tmp_path):
+    head = bytes([0, 0, 8, 3]) + struct.pack(">3I", 90_000, 28, 28)
+    (tmp_path / "images").write_bytes(gzip.compress(head + bytes(90_000 * 784), 1))
+    with pytest.raises(ValueError, match="images: it unpacks to more than 67,108,864 bytes"):
+        read_images(tmp_path)
+    np.savez_compressed(tmp_path / "set.npz", x=np.zeros((90_000, 28, 28), np.uint8), y=[0, 1])
+    with pytest.raises(ValueError, match=r"set\.npz: it unpacks to more than"):
+        read_images(tmp_path / "set.npz")
+
+
 def test_an_npz_that_lies_about_its_shape(tmp_path):
     claimed = {"descr": "|u1", "fortran_order": False, "shape": (1 << 40, 32, 32)}
     with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive, archive.open("x.npy", "w") as one:

@@ -576,3 +576,56 @@ def test_bad_input_gets_a_sentence(what):
     assert type(caught.value) is kind
     assert piece in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+# attach
+
+
+def test_attached_it_is_the_same_as_called():
+    model, data, target = problem()
+    other, _, _ = problem()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    by_hand = torch.optim.Adam(other.parameters(), lr=0.1)
+    attached, called = GradientNormalizer.attach(optimizer), GradientNormalizer(by_hand)
+    for step in range(4):
+        for net, opt in ((model, optimizer), (other, by_hand)):
+            opt.zero_grad()
+            functional.expected_error(net(data), target).backward()
+            if step == 3:
+                attached.detach()  # twice is no harm
+            elif opt is by_hand:
+                called.step()
+            opt.step()
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert torch.equal(attached.ema, called.ema)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_attached_beside_a_scaler(fused):
+    """The divisor is that of the true gradients, whoever undoes the scale, and overflow skips."""
+    weight = parameter(1.0, 1.0, dtype=torch.float32)
+    optimizer = torch.optim.SGD([weight], lr=1.0, fused=fused)
+    normalizer = GradientNormalizer.attach(optimizer)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    for slope, expected in (([3.0, 4.0], [0.4, 0.2]), ([INF, 4.0], [0.4, 0.2])):
+        optimizer.zero_grad()
+        scaler.scale(weight @ torch.tensor(slope)).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        close(weight, expected, rtol=1e-6)
+        close(normalizer.ema, 5.0, rtol=1e-6)
+
+
+def test_attach_refuses_closures_and_asam():
+    weight = parameter(1.0)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    GradientNormalizer.attach(optimizer)
+    for arguments in ([lambda: 1.0], []):
+        named = {} if arguments else {"closure": lambda: 1.0}
+        with pytest.raises(RuntimeError, match=r"optimizer\.step\(\) must have no closure while"):
+            optimizer.step(*arguments, **named)
+    with pytest.raises(TypeError, match="one that steps once; got ASAM"):
+        GradientNormalizer.attach(ASAM(optimizer))
+    with pytest.raises(TypeError, match="must be a torch optimizer; got Parameter"):
+        GradientNormalizer.attach(weight)

@@ -2,9 +2,12 @@
 
 import base64
 import csv
+import fnmatch
 import json
 import re
 import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -126,6 +129,7 @@ def test_what_is_taken_for_what(photos, studied, tmp_path, capsys):
     )
     assert "--hidden is for tables" in refused(capsys, "compare", photos, "--hidden", "9")
     assert "--size is for pictures; DATA is not" in refused(capsys, "compare", "iris", "--size", 9)
+    assert "holds pictures, not tables" in refused(capsys, "inspect", photos)
     (tables / "cars.csv").unlink()
     assert "two or more; got the folder 'figures'" in refused(capsys, "compare", tables)
 
@@ -149,6 +153,32 @@ def test_models_and_their_weights(photos, tmp_path, capsys):
     assert main([*words, "--dry-run", "--json"]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert "from weights " in settings["network"]
+
+
+def test_a_network_of_timm_is_told_the_size_if_it_takes_one(photos, monkeypatch, capsys):
+    """timm is not installed here: what is used of it stands in for it."""
+    asked = []
+
+    def create_model(name, **options):
+        asked.append((name, options))
+        if name == "plain" and "img_size" in options:
+            raise TypeError("unexpected img_size")
+        flat = options["in_chans"] * 8 * 8
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Linear(flat, options["num_classes"])
+        )
+
+    timm = types.ModuleType("timm")
+    timm.list_models = lambda pattern="*": fnmatch.filter(["plain", "vit_tiny"], pattern)
+    timm.create_model = create_model
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    words = ["compare", str(photos), *QUICK, "--dry-run", "-q", "--model"]
+    for name in ("plain", "vit_tiny"):
+        assert main([*words, f"timm:{name}"]) == 0
+    sizes = {name: options.get("img_size") for name, options in asked}
+    assert sizes == {"plain": None, "vit_tiny": 8}
+    assert all(not options["pretrained"] for _, options in asked)
+    assert "Close: vit_tiny." in refused(capsys, *words, "timm:vit")
 
 
 def test_rows_of_ones_own_network_have_names_and_pictures(tmp_path):

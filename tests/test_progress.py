@@ -112,3 +112,26 @@ def test_a_title_may_change(monkeypatch):
         clock.now += 3
         bar.update(2, "epoch 2/2", runs="5 of 8")
     assert stream.getvalue().startswith("epoch 2/2: 50 %, runs 5 of 8, 0:00:03 left")
+
+
+def test_a_terminal_gets_a_table_under_the_bar(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "6")
+    stream, clock = Terminal(), Clock()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress_bar(total=4, title="study", clock=clock) as bar:
+        bar.table = [(f"[loss {place}]", f"{90 - place}.0 %", "3 runs") for place in range(9)]
+        clock.now += 5
+        bar.update(1, best="loss 0")
+    shown = stream.getvalue()
+    assert "[loss 0]  90.0 %  3 runs" in shown  # and no markup
+    assert "[loss 3]" in shown
+    assert "[loss 4]" not in shown  # a terminal of six lines
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    with progress_bar(total=4, title="study", clock=clock) as bar:
+        bar.table = [("loss 0", "90.0 %")]
+        clock.now += 5
+        bar.update(1, best="loss 0")
+    assert log.getvalue().count("\n") == 2  # plain lines, without it

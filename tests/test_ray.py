@@ -1,11 +1,13 @@
 """The Ray engine: the rows of the local one, whatever happens to workers and nodes."""
 
+import contextlib
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,8 @@ import pytest
 import studies
 from studies import ROWS, children, content, execute, gone, plan, wait_for
 
+from expacc.cli.screen import RunOptions
+from expacc.plain import UsageError
 from expacc.runner import boot, cluster
 from expacc.runner.store import Store
 
@@ -164,6 +168,95 @@ def test_a_node_killed_midway_costs_only_its_unfinished_items(tmp_path, two_node
     assert content(rows) == content(expected)
 
 
+@pytest.mark.slow
+def test_a_share_of_a_gpu_each(tmp_path):
+    """Two nodes with a GPU each: four runs at a time on each, and they see that GPU."""
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 4, "num_gpus": 1}
+    nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
+    nodes.add_node(**node)
+    try:
+        items = [replace(item, gpus=0.25) for item in plan(16, wait=2.0)]
+        _, rows = run(tmp_path, items, "studies:show_gpu", address=nodes.address)
+        with pytest.raises(
+            ValueError, match=r"what a node of the Ray cluster has; got 2, and 1 there"
+        ):
+            run(tmp_path / "two", [replace(items[0], gpus=2.0)], address=nodes.address)
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+    found = [row.numbers for row in rows]
+    assert all(one["gpus"] == ["0"] and one["visible"] == "0" for one in found)
+    for node in {one["node"] for one in found}:
+        spans = [one["span"] for one in found if one["node"] == node]
+        crowd = [sum(a <= begun < b for a, b in spans) for begun, _ in spans]
+        assert 2 <= max(crowd) <= 4
+    assert len({one["node"] for one in found}) == 2
+
+
+HEADLESS = """
+import os
+from studies import failed_rows, plan
+from expacc.runner.engine import run_items
+from expacc.runner.store import Store
+with Store.open("study", {}) as store:
+    options = {"engine": "ray", "address": os.environ["CLUSTER"]}
+    options |= {"failed_rows": failed_rows, "progress": False}
+    run_items(store, plan(40, wait=0.3), "studies:execute", **options)
+"""
+
+
+@pytest.mark.slow
+def test_a_head_that_restarts_costs_what_was_under_way(tmp_path):
+    """The cluster goes away in the midst; the same command on a new one does the rest."""
+    nodes = nodes_of(2)
+    paths = {**os.environ, "PYTHONPATH": str(Path(__file__).parent), "CLUSTER": nodes.address}
+    with subprocess.Popen(
+        [sys.executable, "-c", HEADLESS], cwd=tmp_path, env=paths, stderr=subprocess.DEVNULL
+    ) as driver:
+
+        def some_are_done():
+            assert driver.poll() is None
+            with contextlib.suppress(FileNotFoundError), Store.read(tmp_path / "study") as store:
+                return len(store.done_items()) >= 5
+
+        wait_for(some_are_done, 120, lambda: "no item is done")
+        nodes.shutdown()
+        try:
+            driver.wait(timeout=90)
+        finally:
+            driver.kill()
+    with Store.read(tmp_path / "study") as store:
+        store.check()
+        done = len(store.done_items())
+    assert 5 <= done < 40
+    nodes = nodes_of(2)
+    try:
+        outcome, rows = run(tmp_path / "study", plan(40, wait=0.0), address=nodes.address)
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+    assert (outcome.skipped, outcome.failed) == (done, 0)
+    expected = [row for item in plan(40) for row in execute(item, {})]
+    assert content(rows) == content(expected)
+
+
+def test_gpus_of_the_command_line():
+    assert RunOptions(engine="ray", device="cuda").gpus == 1.0
+    assert RunOptions(engine="ray", device="cuda", gpus_per_run=0.25).gpus == 0.25
+    assert RunOptions(engine="ray", device="cuda", gpus_per_run=0.25).at_once is None
+    assert (RunOptions(device="cuda").gpus, RunOptions(device="cuda").at_once) == (0.0, 1)
+    for settings, sentence in (
+        ({"engine": "local", "device": "cuda", "gpus_per_run": 0.5}, "must stand beside --engine"),
+        ({"engine": "ray", "gpus_per_run": 0.5}, "got ray and cpu"),
+        ({"engine": "ray", "device": "cuda", "gpus_per_run": 1.5}, "or a whole number; got 1.5"),
+        ({"engine": "ray", "device": "cuda", "gpus_per_run": 0.0}, "a share in"),
+    ):
+        with pytest.raises(UsageError, match=sentence):
+            _ = RunOptions(**settings).gpus
+
+
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "auto"])
 def test_no_cluster_at_the_address(tmp_path, monkeypatch, address):
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")  # what auto means
@@ -289,3 +382,38 @@ def test_without_the_package_there_is_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ImportError, match="engine='ray' needs the package ray"):
         run(tmp_path, plan(1))
+
+
+class FakeRay:
+    """A cluster of two nodes with two cores each, and a GPU on one."""
+
+    def __init__(self):
+        self.asked = []
+
+    def remote(self, *arguments, **options):
+        return len(self.asked) if arguments else lambda function: self
+
+    def options(self, num_gpus):
+        self.asked.append(num_gpus)
+        return self
+
+    def put(self, value):
+        return value
+
+    def nodes(self):
+        return [{"Resources": {"CPU": 2, "GPU": 1}}, {"Resources": {"CPU": 2}}]
+
+    def cluster_resources(self):
+        return {"CPU": 4, "GPU": 1}
+
+
+def test_items_ask_for_their_share_of_a_gpu():
+    items = [replace(item, gpus=0.5) for item in plan(3)]
+    fake = FakeRay()
+    tasks = cluster._Tasks(fake, [*items, *plan(1)], "studies:execute", {}, None)
+    assert tasks._room() == cluster.AHEAD * 2  # a GPU has two of them, though there are four cores
+    tasks._submit()
+    assert fake.asked == [0.5, 0.5, 0.5, 0.0]
+    assert cluster._Tasks(fake, plan(1), "studies:execute", {}, None)._room() == cluster.AHEAD * 4
+    with pytest.raises(UsageError, match="got 2, and 1 there"):
+        cluster._Tasks(fake, [replace(items[0], gpus=2.0)], "studies:execute", {}, None)

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, replace
 
 import pytest
+from torch import nn
 from uci_files import (
     write_cifar,
     write_digits,
@@ -14,6 +15,7 @@ from uci_files import (
     write_tables,
 )
 
+from expacc import networks
 from expacc.recipes.exact import protocol, toy_work
 from expacc.recipes.exact import vision as exact_vision
 from expacc.recipes.leaky import cifar as leaky_cifar
@@ -35,6 +37,10 @@ RUN = [name for name in ALL if name != "exact-cost"]  # which measures for half 
 HERE = How(workers=0, progress=False)
 
 
+def tiny_network(classes, channels):
+    return nn.Sequential(nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(16 * channels, classes))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def short():
     """Few steps, epochs, starts and rates."""
@@ -49,11 +55,14 @@ def short():
             (mixing_uci, "QUICK_EPOCHS", 2),
         ):
             patch.setattr(module, name, value)
-        tiny = {"network": {"mnist": "shufflenet_v2"}, "epochs": {"mnist": 1}, "test_rows": 10}
-        patch.setattr(exact_vision, "OPTIMIZERS", {"sgd": "SGD", "asam": "ASAM"})
+        for name in ("resnet20", "m3cnn", "shufflenet_v2-large"):  # tests of their own have them
+            patch.setitem(networks._MADE, name, tiny_network)
+        patch.setattr(exact_vision, "OPTIMIZERS", {"asam": "ASAM"})
         patch.setattr(mixing_dynamics, "FOCI", (0.4,))
+        few = {name: mixing_vision.REGULARISED[name] for name in ("colour jitter", "dropout")}
+        patch.setattr(mixing_vision, "REGULARISED", few)
         for module, more in (
-            (exact_vision, tiny),
+            (exact_vision, {"epochs": {"mnist": 1}, "test_rows": 10}),
             (leaky_cifar, {"epochs": 1}),
             (mixing_vision, {"epochs": 1}),
             (mixing_dynamics, {"epochs": 2, "sample": 8}),

@@ -13,9 +13,9 @@ import typer
 from typer import Argument, Option
 
 from expacc.cli import compare as studies
+from expacc.cli import screen as shared
 from expacc.cli import tables
-from expacc.cli.compare import Interrupted, RunOptions
-from expacc.cli.screen import Screen, lasting_streams, user_input
+from expacc.cli.screen import RunOptions, Screen, lasting_streams, user_input
 from expacc.plain import UsageError, one_line
 
 app = typer.Typer(
@@ -90,6 +90,8 @@ def compare(
     seed: tables.Seed = 0,
     overwrite: tables.Overwrite = False,
     dry_run: tables.DryRun = False,
+    report_to: shared.ReportTo = None,
+    gpus_per_run: shared.GpusPerRun = None,
     as_json: tables.Json = False,
     quiet: tables.Quiet = False,
     debug: tables.Debug = False,
@@ -100,8 +102,8 @@ def compare(
     from expacc.data.collections import holds_pictures
 
     how = RunOptions(
-        *(out, engine, workers, address, device or "cpu", overwrite, dry_run),
-        command=tuple(_typed),
+        *(out, engine, workers, address, device or "cpu", overwrite, dry_run, False),
+        *(tuple(_typed), report_to, gpus_per_run),
     )
     screen = Screen(quiet=quiet, as_json=as_json)
     tables.no_study(data)
@@ -254,6 +256,7 @@ def reproduce(
     workers: tables.Workers = None,
     address: tables.Address = None,
     device: tables.Device = "cpu",
+    gpus_per_run: shared.GpusPerRun = None,
     seed: tables.Seed = 0,
     overwrite: tables.Overwrite = False,
     no_run: Annotated[bool, Option("--no-run", help="Pages of the rows that there are.")] = False,
@@ -268,7 +271,8 @@ def reproduce(
     screen = Screen(quiet=quiet, as_json=as_json)
     options = command.recipe_options(data, repeats, quick, seed, device, short)
     how = RunOptions(
-        out, engine, workers, address, device, overwrite, dry_run, no_run, tuple(_typed)
+        *(out, engine, workers, address, device, overwrite, dry_run, no_run),
+        *(tuple(_typed), None, gpus_per_run),
     )
     command.reproduce(name, options, how, screen, everything=everything)
 
@@ -355,7 +359,7 @@ def _run(arguments: Sequence[str] | None) -> int:
             args=words or ["--help"], prog_name="expacc", standalone_mode=False
         )
         return code if isinstance(code, int) else 0
-    except Interrupted as stop:
+    except shared.Interrupted as stop:
         return _end(str(stop), 130)
     except (KeyboardInterrupt, typer.Abort):
         return _end("Stopped.", 130)

@@ -2,13 +2,12 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.screen import Screen, shell, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shell, shown_path, user_input
 from expacc.cli.tables import describe, flags_of, read_all, read_one
 from expacc.plain import UsageError
 
@@ -18,49 +17,6 @@ if TYPE_CHECKING:
     from expacc.compare.record import StudyRecord
     from expacc.compare.study import Settings, Study
     from expacc.data import Table
-
-
-class Interrupted(Exception):
-    """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How the work is done, which does not change its results.
-
-    Args:
-        out: folder of the study; None for the default.
-        engine: 'local' or 'ray'.
-        workers: None for all cores.
-        address: of a Ray cluster.
-        device: of the training; a small table is too little work for a GPU.
-        overwrite: delete the rows that are there.
-        dry_run: only say what would run.
-        no_run: write the pages of the rows that there are.
-        command: as it was typed.
-    """
-
-    out: Path | None = None
-    engine: str = "local"
-    workers: int | None = None
-    address: str | None = None
-    device: str = "cpu"
-    overwrite: bool = False
-    dry_run: bool = False
-    no_run: bool = False
-    command: tuple[str, ...] = ()
-
-    @contextmanager
-    def resumable(self, out: Path) -> Iterator[None]:
-        """Within, Ctrl-C becomes a line on how to go on."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            again = [word for word in self.command if word != "--overwrite"]
-            raise Interrupted(
-                f"Stopped; what was finished is saved in {shown_path(out)}. "
-                f"To go on: {shlex.join(again) or 'run the same command again'}"
-            ) from None
 
 
 def read_losses(text: Sequence[str] | None, model: str = "linear") -> tuple[str, ...]:
@@ -108,7 +64,6 @@ def compare(
 ) -> None:
     """Run the study, or what is left of it, and print its answer."""
     from expacc.compare.study import plan_study, run_study
-    from expacc.runner.engine import workers_for
 
     command = how.command or ("expacc", "compare", *data, *flags_of(reading))
     tables = read_all(data, reading, screen, command)
@@ -116,7 +71,7 @@ def compare(
     if chosen is not None and "target" not in reading:  # when asked for it
         how = replace(how, command=(*command, "--target", str(chosen)))
     describe(tables, screen)
-    study = plan_study(tables, settings, how.device, only_plan=how.dry_run)
+    study = plan_study(tables, settings, how.device, only_plan=how.dry_run, gpus=how.gpus)
     for note in study.notes:
         screen.remark(note, "dim")
     out = how.out or _default_folder(data, tables)
@@ -126,16 +81,17 @@ def compare(
     screen.remark(f"{_planned(study)} → {shown_path(out)}", "bold")
     which = data if len(tables) == 1 else ["TABLE.csv"]
     fit = shell(["expacc", "fit", *which, *flags_of(reading), "--from", shown_path(out)])
-    with how.resumable(out):
+    with how.resumable(out), how.tracker(out) as report:
         record, outcome = run_study(
             study,
             out,
             command=shlex.join(how.command),
             next_step=fit,
             engine=how.engine,  # type: ignore[arg-type] # checked there
-            workers=workers_for(how.device, how.workers),
+            workers=how.at_once,
             address=how.address,
             progress=screen.progress,
+            report=report,
             resume=not how.overwrite,
         )
         if outcome.skipped:

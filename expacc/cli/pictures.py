@@ -1,18 +1,22 @@
 """The command ``compare`` of a set of pictures."""
 
 import json
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from expacc.cli.compare import RunOptions, answer, read_shares
-from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.cli.compare import answer, read_shares
+from expacc.cli.screen import RunOptions, Screen, shown_path, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
     from expacc.compare.networks import NetworkStudy
     from expacc.compare.vision import VisionOptions
     from expacc.data.images import ImageSet
+
+
+_LONG, _VERY_LONG = 120, 3600  # seconds
 
 
 class _Planned(Exception):
@@ -58,6 +62,7 @@ def compare(
     from expacc.data.images import read_images
     from expacc.training.progress import progress_bar
 
+    _ = how.gpus  # which refuses a share of a GPU without Ray
     screen.begins(f"Reading {data} …")
     with progress_bar(total=1, title="pictures", enabled=screen.progress) as bar:
 
@@ -74,14 +79,15 @@ def compare(
     out = how.out or Path(f"expacc-{images.name}")
     arguments = arguments_of(images, asked)
     try:
-        with how.resumable(out):
+        with how.resumable(out), how.tracker(out) as report:
             found = compare_networks(
                 **arguments,
+                report=report,
                 out=out,
                 pictures=_large(data, images),
                 resume=not how.overwrite,
                 progress=screen.progress,
-                command=" ".join(how.command),
+                command=shlex.join(how.command),
                 before=_before(out, how, screen),
             )
             answer(found.record, out, screen, found.board)
@@ -155,13 +161,13 @@ def _advice(study: "NetworkStudy", left: float, speed: float) -> list[str]:
     from expacc.compare.vision import H200
     from expacc.report.words import duration
 
-    if study.plan.device.type != "cpu":
+    if study.plan.device.type != "cpu" or left < _LONG * speed:
         return []
     lines = [
         f"A GPU is used where there is one: an H200 trains cnn on up to {H200:,} pictures of "
         f"32 × 32 a second, which would be {duration(left / H200)} at best."
     ]
-    if left / speed > 3600:
+    if left > _VERY_LONG * speed:
         lines.append("Less: --epochs 2, --repeats 2, --losses leaky_expected_error, --trials 1.")
     return lines
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from expacc.cli.compare import RunOptions
-from expacc.cli.screen import Screen, shown_path, user_input
+from expacc.cli.screen import RunOptions, Screen, shown_path, user_input
 from expacc.plain import UsageError
 
 if TYPE_CHECKING:
@@ -133,7 +132,8 @@ def reproduce(
     else:
         from expacc.compare.study import check_device  # brings scipy, which a list need not
 
-        check_device(options.device)
+        if not how.gpus:
+            check_device(options.device)
         work = _plan(one, options)
         if how.dry_run:
             screen.give(_forecast(one, options, work, how, screen))
@@ -159,7 +159,7 @@ def _all(
 
     left_out: dict[str, str] = {}
     results = []
-    if not how.no_run:
+    if not how.no_run and not how.gpus:
         check_device(options.device)
     for one in found:
         if how.no_run:
@@ -213,6 +213,7 @@ def _run(
                 command=_command(one, how),
                 engine=how.engine,  # type: ignore[arg-type] # checked there
                 workers=how.workers,
+                gpus=how.gpus,
                 address=how.address,
                 progress=screen.progress,
                 fresh=how.overwrite,

@@ -1,24 +1,27 @@
-"""What commands print: results on standard output, remarks on standard error.
+"""What commands share: what they print, results on standard output and remarks on standard error;
+and how their work is done.
 
 Either may go away, as in `expacc compare … | head -1`. Who reads along has no say in the work: what
 nobody takes is dropped, and the study goes on, its rows and its report are written. Only a result
 that could not be written is an error, at the end.
 """
 
+import contextlib
 import json
+import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from expacc.plain import UsageError, one_line, plain
+from typer import Option
+
+from expacc.plain import Report, UsageError, one_line, plain
 
 if TYPE_CHECKING:
     from rich.console import Console
-import contextlib
-import os
-from collections.abc import Iterator
 
 WIDTH = 120  # of text that goes to a file or a pipe
 
@@ -175,3 +178,98 @@ def _take_places() -> None:
             os.close(place)
             return
         os.set_inheritable(place, True)
+
+
+# ----------------------------------------------------------------- how the work is done
+
+ReportTo = Annotated[
+    str | None,
+    Option("--report-to", metavar="TRACKER", help="tensorboard, mlflow or wandb."),
+]
+GpusPerRun = Annotated[
+    float | None,
+    Option("--gpus-per-run", metavar="X", help="Of a Ray cluster, as 0.25; default: 1."),
+]
+
+
+class Interrupted(Exception):
+    """Ctrl-C, with a line on what to do next; the parser would swallow a KeyboardInterrupt."""
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How the work is done, which does not change its results.
+
+    Args:
+        out: folder of the study; None for the default.
+        engine: 'local' or 'ray'.
+        workers: None for all cores.
+        address: of a Ray cluster.
+        device: of the training; a small table is too little work for a GPU.
+        overwrite: delete the rows that are there.
+        dry_run: only say what would run.
+        no_run: write the pages of the rows that there are.
+        command: as it was typed.
+        report_to: the name of a tracker.
+        gpus_per_run: of a Ray cluster; 1 if None.
+    """
+
+    out: Path | None = None
+    engine: str = "local"
+    workers: int | None = None
+    address: str | None = None
+    device: str = "cpu"
+    overwrite: bool = False
+    dry_run: bool = False
+    no_run: bool = False
+    command: tuple[str, ...] = ()
+    report_to: str | None = None
+    gpus_per_run: float | None = None
+
+    @property
+    def gpus(self) -> float:
+        """The share of a GPU that a run takes on a Ray cluster; 0 for none."""
+        share = self.gpus_per_run
+        if self.engine != "ray" or self.device == "cpu":
+            if share is not None:
+                raise UsageError(
+                    f"--gpus-per-run must stand beside --engine ray and --device cuda; got "
+                    f"{self.engine} and {self.device}."
+                )
+            return 0.0
+        share = 1.0 if share is None else share
+        if not (0 < share <= 1 or (share > 1 and share.is_integer())):
+            raise UsageError(
+                f"--gpus-per-run must be a share in (0, 1] or a whole number; got {share:g}."
+            )
+        return share
+
+    @property
+    def at_once(self) -> int | None:
+        """Processes at a time: by default as many as have a core, or their share of a GPU."""
+        from expacc.runner.engine import workers_for
+
+        return self.workers if self.gpus else workers_for(self.device, self.workers)
+
+    @contextlib.contextmanager
+    def resumable(self, out: Path) -> Iterator[None]:
+        """Within, Ctrl-C becomes a line on how to go on."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            again = [word for word in self.command if word != "--overwrite"]
+            raise Interrupted(
+                f"Stopped; what was finished is saved in {shown_path(out)}. "
+                f"To go on: {shlex.join(again) or 'run the same command again'}"
+            ) from None
+
+    def tracker(self, out: Path) -> contextlib.AbstractContextManager[Report | None]:
+        """What ``--report-to`` names."""
+        if self.report_to is None:
+            return contextlib.nullcontext()
+        from expacc.integrations import tracker
+
+        made: contextlib.AbstractContextManager[Report] = tracker(
+            self.report_to, out / "tensorboard"
+        )
+        return made

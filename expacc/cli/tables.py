@@ -47,7 +47,7 @@ Losses = Annotated[
     Option(
         "--losses",
         metavar="A,B|ours|robust|all",
-        help="Names or families (see: expacc losses); default: a few of different kinds.",
+        help="See: expacc losses; default: a few kinds.",
     ),
 ]
 CompareModel = Annotated[

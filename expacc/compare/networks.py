@@ -35,10 +35,11 @@ from expacc.compare.pictures import Draw, draw_bytes, thumbnails
 from expacc.compare.record import GIVEN, NETWORK, TEST_SET, StudyRecord, TableFacts
 from expacc.compare.study import load_record
 from expacc.compare.suspects import pack_names
-from expacc.plain import UsageError, check_choice
-from expacc.report.words import NULL, STOPPED
+from expacc.plain import Report, UsageError, check_choice
+from expacc.report.words import NULL, STOPPED, loss_name
 from expacc.runner.engine import run_items
 from expacc.runner.items import WorkItem
+from expacc.runner.rows import RunningScores
 from expacc.runner.store import Store
 from expacc.training import Augment
 from expacc.training.loaders import find_device
@@ -126,6 +127,7 @@ def compare_networks(
     out: str | os.PathLike[str] = "network-study",
     resume: bool = True,
     progress: bool = True,
+    report: Report | None = None,
     before: Callable[[NetworkStudy], object] | None = None,
     command: str = "",
 ) -> NetworkComparison:
@@ -159,7 +161,8 @@ def compare_networks(
         classes: their names, in the order of the labels.
         name: of the data, for the report.
         target: what is predicted, for the report.
-        row_names: of the rows of train and then of test, such as files, for the suspects.
+        row_names: of the rows of train and then of test, such as files, for the suspects; else
+            they are numbers from 0.
         pictures: small PNG files of rows by number, for the suspects on the page; of pictures in
             bytes they are made anyway.
         notes: lines on the data, for the report.
@@ -173,6 +176,7 @@ def compare_networks(
         out: folder of the study and its report.
         resume: False begins anew and deletes what is there.
         progress: show a bar on stderr.
+        report: called as runs are done, with their number and the mean accuracy of each loss.
         before: called with what will run, before it does; what it raises stops the study.
         command: what was typed, for the report.
 
@@ -286,6 +290,9 @@ def compare_networks(
         "precision": precision,
         "protocol": PROTOCOL,
     }
+    if row_names is None and tested is not None:
+        row_names = [f"train {k}" for k in range(len(rows))]
+        row_names += [f"test {k}" for k in range(len(tested))]
     if row_names is not None and len(row_names) != len(labels):
         raise UsageError(
             f"row_names must be one for each row, {len(labels)}; got {len(row_names)}."
@@ -306,19 +313,25 @@ def compare_networks(
     if before is not None:
         before(study)
     draw = pictures or draw_bytes(rows.inputs, None if tested is None else tested.inputs)
-    return _run(study, draw, command, resume=resume, progress=progress)
+    return _run(study, draw, command, resume=resume, progress=progress, report=report)
 
 
 def _run(
-    study: NetworkStudy, draw: Draw | None, command: str, *, resume: bool, progress: bool
+    study: NetworkStudy,
+    draw: Draw | None,
+    command: str,
+    *,
+    resume: bool,
+    progress: bool,
+    report: Report | None,
 ) -> NetworkComparison:
     plan = study.plan
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     begun = {"started": now, "tables": [study.facts.to_json()]}
     try:
         opened = Store.open(plan.folder, study.identity, resume=resume, notes=begun)
-    except ValueError as error:  # which speaks of the command line
-        if command:
+    except (ValueError, OSError) as error:  # which speak of the command line
+        if command or "--out" not in str(error):
             raise
         told = str(error).replace("--overwrite", "resume=False").replace("--out", "out")
         raise UsageError(told) from None
@@ -330,6 +343,7 @@ def _run(
             Runs(plan, store.rows()),
             failed_rows=failed_runs,
             progress=progress,
+            best=RunningScores(loss_name, report),
         )
         store.set_note("seconds", before + outcome.seconds)
         store.set_note("command", command)

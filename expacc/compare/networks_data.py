@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from expacc.plain import UsageError
 from expacc.training import Augment, ResidentData
+from expacc.training.loaders import map_tensors
 from expacc.training.progress import Bar, progress_bar
 
 Labels = NDArray[np.int64]
@@ -55,7 +56,7 @@ class NetworkRows:
         two = np.array([0, min(1, len(self) - 1)])
         loader = self.loader_of(two, self.labels[two], batch=2, scaling=None)
         inputs, _ = next(iter(loader))
-        return inputs.to(device) if isinstance(inputs, Tensor) else inputs
+        return map_tensors(lambda tensor: tensor.to(device), inputs)
 
     def on(self, device: torch.device) -> "NetworkRows":
         """The same rows, on the device if they can be there."""
@@ -156,6 +157,8 @@ def read_rows(data: Any, name: str, *, progress: bool = False) -> NetworkRows:
             f"{name} must be (inputs, labels), a Dataset or a DataLoader of one, whose rows can be "
             f"asked for by number; got {type(source).__name__}."
         )
+    if isinstance(source, Sequence) and len(source) == 2 and not isinstance(source, str):
+        source = [part.to_numpy() if hasattr(part, "to_numpy") else part for part in source]
     if isinstance(source, Sequence) and len(source) == 2 and _is_array(source[0]):
         inputs = _inputs(source[0], name)
         labels = read_labels(source[1], name)
@@ -177,10 +180,12 @@ def _is_array(value: Any) -> bool:
 
 
 def _inputs(value: Any, name: str) -> Tensor:
+    if isinstance(value, np.ndarray) and not value.flags.writeable:  # torch wants to write
+        value = value.copy()
     inputs = value.detach().cpu() if isinstance(value, Tensor) else torch.as_tensor(value)
     if inputs.ndim == 0:
         raise UsageError(f"{name} must have an axis of rows; got one number.")
-    if inputs.dtype == torch.float64:
+    if inputs.is_floating_point():
         inputs = inputs.float()
     if inputs.dtype == torch.uint8 and inputs.ndim == 3:
         inputs = inputs.unsqueeze(1)
@@ -219,7 +224,8 @@ def _from_dataset(source: Any, loader: DataLoader[Any] | None, name: str, bar: B
         return NetworkRows(source, np.zeros(0, np.int64), loader)
     first, again = source[0], source[0]
     if not isinstance(first, tuple | list) or len(first) != 2:
-        raise UsageError(f"{name} must have rows (input, label); got {type(first).__name__}.")
+        of = f" of {len(first)}" if hasattr(first, "__len__") else ""
+        raise UsageError(f"{name} must have rows (input, label); got {type(first).__name__}{of}.")
     own_collate = loader is not None and (loader.collate_fn is not torch.utils.data.default_collate)
     steady = _is_array(first[0]) and bool(
         np.array_equal(np.asarray(first[0]), np.asarray(again[0]))

@@ -30,7 +30,7 @@ def read_noise(given: Any, labels: Labels, classes: int) -> tuple[Noise, ...]:
     Raises:
         UsageError: it is neither.
     """
-    if isinstance(given, bool) or given is None:
+    if isinstance(given, bool | str) or given is None:
         raise UsageError(f"label_noise must be a share or an array of labels; got {given!r}.")
     array = np.asarray(given.cpu() if isinstance(given, Tensor) else given)
     if array.ndim == 0 or (array.dtype.kind == "f" and array.ndim == 1):

@@ -18,6 +18,7 @@ from expacc.estimator.calibration import Calibration, fit_calibration
 from expacc.runner.rows import Predictions
 from expacc.training import EpochRecord, ResidentData
 from expacc.training.epochs import PRECISIONS
+from expacc.training.loaders import map_tensors
 
 MOST_WATCHED = 4096  # wrong labels: enough to know their share to a point
 WRONG = "wrong_label"  # what is watched: how many wrong labels are learnt
@@ -96,7 +97,7 @@ class Reader:
         loader = loader.to(plan.device) if isinstance(loader, ResidentData) else loader
         for inputs, _ in loader:
             with torch.autocast(plan.device.type, half, enabled=half is not None):
-                given = inputs.to(plan.device) if isinstance(inputs, torch.Tensor) else inputs
+                given = map_tensors(lambda tensor: tensor.to(plan.device), inputs)
                 found.append(model(given).double().cpu())
         return torch.cat(found).numpy()
 

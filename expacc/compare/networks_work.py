@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import LambdaLR
 
 from expacc.compare.networks_losses import make_loss
@@ -138,6 +139,9 @@ class Runs:
         with plan.lock, caller_randomness_kept(plan.device):
             reseed(seed, "weights", plan.device)
             model = plan.build().to(plan.device)
+            if any(map(is_lazy, model.parameters())):  # drawn when they see a first row
+                with torch.no_grad():
+                    model(plan.train.example(plan.device))
             if plan.channels_last:  # before the optimizer, which may keep copies
                 model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         optimizer = plan.optimizer(model)

@@ -4,7 +4,7 @@ import datetime
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,11 @@ from expacc.compare.training_budget import (
     trials_for,
 )
 from expacc.data import Table
-from expacc.plain import UsageError
+from expacc.plain import Report, UsageError
 from expacc.report.words import loss_name
 from expacc.runner.engine import Engine, Outcome, run_items
 from expacc.runner.items import WorkItem, versions
-from expacc.runner.rows import Row
+from expacc.runner.rows import RunningScores
 from expacc.runner.store import FILE, Store
 from expacc.runner.store_files import unreadable_error
 
@@ -102,7 +102,12 @@ def check_device(device: str) -> str:
 
 
 def plan_study(
-    tables: Sequence[Table], settings: Settings, device: str = "cpu", *, only_plan: bool = False
+    tables: Sequence[Table],
+    settings: Settings,
+    device: str = "cpu",
+    *,
+    only_plan: bool = False,
+    gpus: float = 0.0,
 ) -> Study:
     """Cut a study into work items: one per table, fold and share of noise.
 
@@ -111,6 +116,7 @@ def plan_study(
         settings: what to do with them.
         device: of the training.
         only_plan: folds have a size but no rows, and the study cannot be run.
+        gpus: the share of a GPU that an item takes on a Ray cluster, whose device it then is.
 
     Returns:
         What ``run_study`` runs.
@@ -121,7 +127,8 @@ def plan_study(
         >>> len(study.items), study.runs
         (4, 56)
     """
-    check_device(device)
+    if not gpus:
+        check_device(device)
     if device != "cpu" and settings.model not in MODELS:
         raise UsageError(f"device must be cpu for model {settings.model}; got {device!r}.")
     facts, items, notes = {}, [], []
@@ -174,6 +181,7 @@ def plan_study(
         left_out += beyond
     notes += left_out
     # Last, so that they keep no loss waiting.
+    items = [replace(item, gpus=gpus) for item in items]
     return Study(settings, facts, (*items, *beside), shared, tuple(notes), tuple(left_out))
 
 
@@ -202,21 +210,6 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-class _Best:
-    """For the bar: the loss of the best mean accuracy over all final rows so far."""
-
-    def __init__(self) -> None:
-        self.scores: dict[str, list[float]] = {}
-
-    def __call__(self, rows: Sequence[Row]) -> str:
-        for row in rows:
-            if row.kind == "final" and row.failure is None:
-                self.scores.setdefault(row.loss, []).append(row.metrics["accuracy"])
-        means = {loss: float(np.mean(found)) for loss, found in self.scores.items()}
-        best = max(means, key=means.__getitem__, default="")
-        return f"{loss_name(best)} {100 * means[best]:.1f} %" if best else ""
-
-
 def run_study(
     study: Study,
     folder: str | Path,
@@ -227,6 +220,7 @@ def run_study(
     workers: int | None = None,
     address: str | None = None,
     progress: bool = True,
+    report: Report | None = None,
     resume: bool = True,
 ) -> tuple[StudyRecord, Outcome]:
     """Run what is not done yet, and return all of it.
@@ -237,6 +231,8 @@ def run_study(
         command: what to type to repeat it, for the record.
         next_step: what to type to train what it recommends, likewise.
         engine, workers, address, progress: as for ``run_items``.
+        report: called as parts are done, with the number of final runs and the mean accuracy of
+            each loss so far, as ``{"accuracy/focal": 0.93}``.
         resume: False begins anew and deletes the rows that are there.
 
     Returns:
@@ -263,7 +259,7 @@ def run_study(
             workers=workers,
             address=address,
             progress=progress,
-            best=_Best(),
+            best=RunningScores(loss_name, report),
         )
         store.set_note("seconds", before + outcome.seconds)
     return load_record(folder), outcome

@@ -14,6 +14,7 @@ from expacc.data.options import need
 
 if TYPE_CHECKING:
     from expacc.data.collections import Found, find_tables, read_split5x2, read_uci121
+    from expacc.data.images import ImageSet, read_images
     from expacc.data.options import ReadOptions, TableError
     from expacc.data.preprocess import Preprocessor
     from expacc.data.reading import read_table
@@ -34,6 +35,7 @@ __all__ = [
     "Column",
     "Dropped",
     "Found",
+    "ImageSet",
     "Labels",
     "Preprocessor",
     "ReadOptions",
@@ -53,6 +55,7 @@ __all__ = [
     "given_splits",
     "holdout",
     "open_split",
+    "read_images",
     "read_split5x2",
     "read_table",
     "read_uci121",
@@ -65,6 +68,7 @@ need("numpy", "reading tables")
 # Fetched when first asked for: who trains on a table reads none, and who reads one does not split.
 _HOMES = {
     "collections": "Found find_tables read_split5x2 read_uci121",
+    "images": "ImageSet read_images",
     "options": "ReadOptions TableError",
     "preprocess": "Preprocessor",
     "reading": "read_table",

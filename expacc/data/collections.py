@@ -72,6 +72,10 @@ def find_tables(data: str | Path) -> tuple[tuple[Found, ...], tuple[str, ...]]:
         else:
             ignored.append(entry.name)
     if not found:
+        from expacc.data.images_kind import image_kind
+
+        if image_kind(path) is not None:
+            raise TableError(str(data), "it holds pictures, not tables; expacc compare reads them.")
         raise TableError(
             str(data), f"the folder holds no table; it was searched for {', '.join(TABLES)}."
         )

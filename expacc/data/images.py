@@ -105,6 +105,13 @@ def read_images(
 
     Raises:
         ValueError: there is no set of pictures, or it is damaged; says what was seen.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> path = Path(mkdtemp()) / "two.npz"
+        >>> np.savez(path, x=np.zeros((4, 8, 8), np.uint8), y=[0, 1, 0, 1])
+        >>> read_images(path)
+        <ImageSet two: 4 pictures, 1 × 8 × 8, 2 classes>
     """
     if size is not None:
         check_count("size", size, LEAST_SIZE)

@@ -18,6 +18,7 @@ from expacc.data.options import TableError
 from expacc.files import read_whole
 
 MOST_BYTES = 4 << 30
+_SMALL, _RATIO = 64 << 20, 100  # MNIST's files unpack to five times their size
 _BYTE = 8  # the code of unsigned bytes in an idx file
 _PARTS = {"train": "train", "training": "train", "test": "test", "t10k": "test", "testing": "test"}
 
@@ -40,9 +41,15 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-def read_plain(path: Path, most: int = MOST_BYTES) -> bytes:
+def most_unpacked(size: int) -> int:
+    """Bytes that a file of so many may unpack to."""
+    return min(MOST_BYTES, max(_SMALL, _RATIO * size))
+
+
+def read_plain(path: Path) -> bytes:
     """The bytes of a file, unpacked if it is gzip, whatever its name."""
-    data = read_whole(path, most)
+    data = read_whole(path, MOST_BYTES)
+    most = most_unpacked(len(data))
     if not data.startswith(b"\x1f\x8b"):
         return data
     unpacker = zlib.decompressobj(31)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.images_arrays import MOST_BYTES, Found, Part, part_of, places
+from expacc.data.images_arrays import MOST_BYTES, Found, Part, most_unpacked, part_of, places
 from expacc.data.options import TableError
 from expacc.files import read_whole
 
@@ -64,7 +64,7 @@ def _arrays(data: bytes) -> Iterator[tuple[str, NDArray[Any]]]:
     order = {b"IM": "<", b"MI": ">"}.get(data[_HEAD - 2 : _HEAD])
     if order is None:
         raise ValueError("its head is not MATLAB's")
-    left = MOST_BYTES
+    left = most_unpacked(len(data))
     for kind, content in _elements(memoryview(data)[_HEAD:], order):
         if kind == _COMPRESSED:
             unpacker = zlib.decompressobj()

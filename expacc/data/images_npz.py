@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from expacc.data.images_arrays import MOST_BYTES, Found, Part, part_of, places
+from expacc.data.images_arrays import Found, Part, most_unpacked, part_of, places
 from expacc.data.options import TableError
 
 _HELD = ("val", "valid", "validation", "dev")
@@ -43,7 +43,8 @@ def read_npz(path: Path) -> Found:
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     from numpy.lib import format as npy
 
-    arrays, left = {}, MOST_BYTES
+    arrays, most = {}, most_unpacked(path.stat().st_size)
+    left = most
     try:
         with zipfile.ZipFile(path) as archive:
             for entry in archive.infolist():
@@ -51,7 +52,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
                     continue
                 left -= entry.file_size
                 if left < 0:
-                    raise TableError(path.name, f"it unpacks to more than {MOST_BYTES:,} bytes.")
+                    raise TableError(path.name, f"it unpacks to more than {most:,} bytes.")
                 with archive.open(entry) as stream:
                     first = npy.read_magic(stream) == (1, 0)
                     read = npy.read_array_header_1_0 if first else npy.read_array_header_2_0

@@ -90,7 +90,7 @@ class Recipe:
         minutes: on two cores, measured.
         plan: cuts the work; raises a ValueError with one sentence if nothing can be done.
         write: the page, from the rows that there are, all or a part, and the facts of the work.
-        alone: True if items measure time, and must not run beside each other.
+        alone: True if items measure time, or have all GPUs, and must not run beside each other.
     """
 
     name: str

@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,7 @@ class How:
         address: of a Ray cluster.
         progress: show a bar.
         fresh: delete the rows that are there.
+        gpus: the share of a GPU that an item takes on a Ray cluster.
     """
 
     command: str = ""
@@ -61,6 +62,7 @@ class How:
     address: str | None = None
     progress: bool = True
     fresh: bool = False
+    gpus: float = 0.0
 
 
 def identity(recipe: Recipe, ask: RecipeOptions) -> dict[str, Any]:
@@ -112,7 +114,7 @@ def run_recipe(
         try:
             outcome = run_items(
                 store,
-                work.items,
+                [replace(item, gpus=how.gpus) for item in work.items],
                 work.executor,
                 failed_rows=work.failed_rows,
                 shared=work.shared,
@@ -131,7 +133,7 @@ def _workers(recipe: Recipe, ask: RecipeOptions, how: How) -> int | None:
     """One at a time where time is measured; 0, this process, is one, too."""
     if recipe.alone and how.workers != 0:
         return 1
-    return workers_for(ask.device, how.workers)
+    return how.workers if how.gpus else workers_for(ask.device, how.workers)
 
 
 def _note(

@@ -1,9 +1,10 @@
 """Work items on a Ray cluster: the same items, the same function, the same rows.
 
-Items are Ray tasks of one core each, with the shared data once in the object store. Nothing is
-left to Ray's own retries, so that a worker or node that dies means the same here as on one
-machine: its unfinished items are tried again, twice at most. When this process ends, however it
-does, its tasks end, and so does all of a cluster that it started.
+Items are Ray tasks of one core each, and of a share of a GPU where they say so, with the shared
+data once in the object store. Nothing is left to Ray's own retries, so that a worker or node that
+dies means the same here as on one machine: its unfinished items are tried again, twice at most.
+When this process ends, however it does, its tasks end, and so does all of a cluster that it
+started.
 """
 
 import os
@@ -58,7 +59,8 @@ def replies(
     Raises:
         ImportError: the package ray is missing.
         ConnectionError: there is no cluster at ``address``, or it does not take our token.
-        ValueError: a node has another version of expacc, or this process is in another cluster.
+        ValueError: a node has another version of expacc, this process is in another cluster, or
+            the cluster has no GPU for items that take one.
     """
     check_shared(shared)
     ray = _import_ray()
@@ -167,11 +169,22 @@ class _Tasks:
         self._pending = deque(items)
         self._running: dict[Any, WorkItem] = {}
         self._deaths: Counter[str] = Counter()
-        self._cores, self._counted_at = 1, -CENSUS
+        self._slots, self._counted_at = 1, -CENSUS
+        self._gpus = max((item.gpus for item in items), default=0.0)
+        self._check_gpus()
         self._shared = ray.put(dict(shared))
         self._path = ray.put([place for place in sys.path if place])
         self._call = f"{os.getpid()}-{time.monotonic_ns()}"
         self._carry_out = ray.remote(num_cpus=1, max_retries=0)(_carry_out)
+
+    def _check_gpus(self) -> None:
+        """Raise rather than wait forever for what no node has."""
+        most = max((node["Resources"].get("GPU", 0) for node in self._ray.nodes()), default=0)
+        if self._gpus > most:
+            raise UsageError(
+                f"--gpus-per-run must be what a node of the Ray cluster has; got {self._gpus:g}, "
+                f"and {most:g} there. Start nodes with ray start --num-gpus, or use --device cpu."
+            )
 
     def work(self, stopped: Callable[[], bool]) -> Iterator[tuple[WorkItem, Reply] | None]:
         while self._pending or self._running:
@@ -196,7 +209,7 @@ class _Tasks:
     def _submit(self) -> None:
         while self._pending and len(self._running) < self._room():
             item = self._pending.popleft()
-            task = self._carry_out.remote(
+            task = self._carry_out.options(num_gpus=item.gpus).remote(
                 self._executor, item, self._shared, self._path, self._call
             )
             self._running[task] = item
@@ -205,9 +218,12 @@ class _Tasks:
         if self._limit is not None:
             return self._limit
         if time.monotonic() - self._counted_at > CENSUS:  # nodes come and go
-            self._cores = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
-            self._counted_at = time.monotonic()
-        return AHEAD * self._cores
+            there = self._ray.cluster_resources()
+            fit = there.get("CPU", 1)
+            if self._gpus:
+                fit = min(fit, there.get("GPU", 0) / self._gpus)
+            self._slots, self._counted_at = max(1, int(fit)), time.monotonic()
+        return AHEAD * self._slots
 
     def _fetch(self, task: Any, item: WorkItem) -> Reply | None:
         """The reply, or None if its worker or node died and the item is to be tried again."""

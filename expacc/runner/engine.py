@@ -146,7 +146,8 @@ def run_items(
         address: of a Ray cluster that runs, or 'auto'; None starts one on this machine.
         progress: show a bar on stderr.
         best: is given the stored rows of a resumed study, without curves and predictions, then
-            the rows of each item once they are saved; its answer is shown as the best so far.
+            the rows of each item once they are saved; its answer is shown as the best so far,
+            and on a terminal the lines of its ``table()``, if it has one.
 
     Raises:
         ValueError: an argument is not as it must be.
@@ -186,6 +187,7 @@ def run_items(
                     runs_done += item.runs
                     shown = (best(rows) if best is not None else "") or shown
                 if bar is not None:
+                    bar.table = getattr(best, "table", tuple)()
                     fields = {"runs": f"{runs_done} of {runs}", "failed": str(outcome.failed)}
                     bar.update(
                         runs_done + under_way, None, **fields, **({"best": shown} if shown else {})

@@ -39,12 +39,14 @@ class WorkItem:
         key: unique in the study, the same whenever the study is planned again.
         payload: what the executor needs to know, as JSON would hold it. Data goes to ``shared``.
         runs: how many runs it stands for, to show how far a study is.
+        gpus: the share of a GPU that it takes on a cluster, where several may have one.
         kept: what its executor gave to ``keep`` when it was begun before, and did not end.
     """
 
     key: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     runs: int = 1
+    gpus: float = 0.0
     kept: tuple[bytes, ...] = field(default=(), repr=False)
 
 

@@ -1,4 +1,4 @@
-"""One row per finished run: the only thing that passes from running to reporting.
+"""One row per finished run: the only thing that passes from running to reporting; running means.
 
 In the store it is a line of text columns and one of bytes; what comes back is checked.
 """
@@ -6,7 +6,7 @@ In the store it is a line of text columns and one of bytes; what comes back is c
 import hashlib
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from expacc.files import Between, Numbers, check_shape, parse_json
+from expacc.plain import Report
 
 Kind = Literal["trial", "final", "outside"]
 
@@ -203,3 +204,53 @@ def _predictions(data: Any, hashed: Any, row: str) -> Predictions | None:
     if hashed != found.digest():
         raise ValueError(f"predictions of {row} must have the hash that was saved with them.")
     return found
+
+
+MOST = 12  # lines of a running table
+
+
+class RunningScores:
+    """The mean accuracy of each loss over its final rows so far.
+
+    Called with rows that were saved; returns the best loss in words.
+
+    Args:
+        label: makes a loss's name of people.
+        report: told the means after each call, with the number of final rows as the step.
+    """
+
+    def __init__(self, label: Callable[[str], str] = str, report: Report | None = None) -> None:
+        self._label, self._report = label, report
+        self._sums: dict[tuple[str, float], tuple[float, int]] = {}
+        self._noise: set[float] = set()
+
+    def __call__(self, rows: Sequence[Row]) -> str:
+        """Add rows that were saved, tell the tracker, and give the best loss in words."""
+        seen = [row for row in rows if row.kind == "final" and row.failure is None]
+        for row in seen:
+            self._noise.add(row.noise)
+            total, count = self._sums.get((row.loss, row.noise), (0.0, 0))
+            self._sums[row.loss, row.noise] = total + row.metrics["accuracy"], count + 1
+        if seen and self._report is not None:
+            self._report(sum(count for _, count in self._sums.values()), self.means())
+        best = self.table()[:1]
+        return f"{best[0][0]} {best[0][1]}" if best else ""
+
+    def means(self) -> dict[str, float]:
+        """By loss, and noise if there are several shares, as 'accuracy/focal, noise 0.2'."""
+        return {
+            f"accuracy/{loss}{f', noise {noise:g}' if len(self._noise) > 1 else ''}": total / count
+            for (loss, noise), (total, count) in self._sums.items()
+        }
+
+    def table(self) -> list[tuple[str, str, str]]:
+        """Loss, mean accuracy over all noise, final runs; the best first."""
+        sums: dict[str, tuple[float, int]] = {}
+        for (loss, _), (total, count) in self._sums.items():
+            before = sums.get(loss, (0.0, 0))
+            sums[loss] = before[0] + total, before[1] + count
+        ranked = sorted((total / count, loss, count) for loss, (total, count) in sums.items())
+        return [
+            (self._label(loss), f"{100 * mean:.1f} %", f"{count} runs")
+            for mean, loss, count in ranked[: -MOST - 1 : -1]
+        ]

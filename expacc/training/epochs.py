@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from expacc.optim import ASAM, GradientNormalizer
+from expacc.plain import Report
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, Position, RunCheckpoint
 from expacc.training.complement import ComplementObjective
@@ -219,6 +220,7 @@ class NetworkRun(Stepper):
     keep_best: bool
     patience: int | None
     seed: int
+    report: Report | None = None
 
     def train(
         self, *, resume: bool, progress: bool | Callable[[float], object]
@@ -337,6 +339,8 @@ class NetworkRun(Stepper):
         )
         position.history.append(record)
         position.epoch, position.step = record.epoch, 0
+        if self.report is not None and self.ranks.leads:
+            self.report(self.steps_done(position), self._numbers(record))
         position.sums, position.seconds = None, 0.0
         if self.keep_best and position.best_epoch() == record.epoch:
             position.best = {
@@ -349,6 +353,19 @@ class NetworkRun(Stepper):
             self.scheduler.step()
         if time.monotonic() - self._saved_at >= self.checkpoint_seconds:
             self._save(position)
+
+    def _numbers(self, record: EpochRecord) -> dict[str, float]:
+        """What a tracker is told of an epoch; by now no rate or number of the next."""
+        found = {
+            "train/loss": record.loss,
+            "train/accuracy": record.accuracy,
+            "validation/loss": record.validation_loss,
+            "validation/accuracy": record.validation_accuracy,
+            "learning_rate": float(self._base.param_groups[0]["lr"]),
+        }
+        if isinstance(self.loss, ScheduledLoss):
+            found |= {f"loss/{name}": getattr(self.loss, name) for name in self.loss.schedules}
+        return {name: float(value) for name, value in found.items() if value is not None}
 
     @property
     def _check_every(self) -> int:

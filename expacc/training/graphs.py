@@ -39,6 +39,10 @@ class Recorded:
         if not isinstance(inputs, Tensor):
             return
         self._shape, self._dtype = inputs.shape, inputs.dtype
+        # Torch would warn that gradients come from the stream on which the recording was made.
+        quiet = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+        if quiet is not None:
+            quiet(False)
         kept = [(buffer, buffer.clone()) for buffer in model.buffers()]
         example = inputs.clone(memory_format=torch.preserve_format)
         self._graphed = torch.cuda.make_graphed_callables(

@@ -232,7 +232,7 @@ class Batches:
             layout = self._layout if tensor.ndim == 4 else torch.preserve_format
             return tensor.to(self._device, non_blocking=True, memory_format=layout)
 
-        return _mapped(move, inputs), move(target)
+        return map_tensors(move, inputs), move(target)
 
 
 class _Picks(Sampler[list[Any]]):
@@ -334,7 +334,7 @@ def _checked(content: Any) -> tuple[Any, Tensor]:
         what = "without axes" if isinstance(target, Tensor) else type(target).__name__
         raise TypeError(f"loaders must give pairs with a tensor as target; got {what}.")
     tensors: list[Tensor] = []
-    _mapped(tensors.append, inputs)
+    map_tensors(tensors.append, inputs)
     rows = {len(tensor) for tensor in tensors if tensor.ndim > 0}
     if rows != {len(target)} or len(target) == 0:
         raise ValueError(
@@ -344,19 +344,19 @@ def _checked(content: Any) -> tuple[Any, Tensor]:
     return inputs, target
 
 
-def _mapped(change: Callable[[Tensor], Any], inputs: Any) -> Any:
+def map_tensors(change: Callable[[Tensor], Any], inputs: Any) -> Any:
     """Inputs, a tensor or a structure of tensors, with each tensor changed."""
     if isinstance(inputs, Tensor):
         return change(inputs)
     if isinstance(inputs, list | tuple):
-        parts = [_mapped(change, part) for part in inputs]
+        parts = [map_tensors(change, part) for part in inputs]
         return type(inputs)(*parts) if hasattr(inputs, "_fields") else type(inputs)(parts)
     if isinstance(inputs, dict):
-        return {name: _mapped(change, part) for name, part in inputs.items()}
+        return {name: map_tensors(change, part) for name, part in inputs.items()}
     raise TypeError(
         f"loaders must give inputs made of tensors, lists and dicts; got {type(inputs).__name__}."
     )
 
 
 def _cut(inputs: Any, rows: slice) -> Any:
-    return _mapped(lambda tensor: tensor[rows] if tensor.ndim > 0 else tensor, inputs)
+    return map_tensors(lambda tensor: tensor[rows] if tensor.ndim > 0 else tensor, inputs)

@@ -15,6 +15,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from expacc.errors import check_choice, check_count, check_number
 from expacc.optim import GradientNormalizer
+from expacc.plain import Report
 from expacc.scheduled import ScheduledLoss
 from expacc.training.checkpoint import EpochRecord, RunCheckpoint
 from expacc.training.complement import ComplementObjective
@@ -72,6 +73,7 @@ def fit(
     graphs: bool = False,
     seed: int = 0,
     progress: bool | Callable[[float], object] = True,
+    report: Report | None = None,
 ) -> FitResult:
     """Train a classifier in place, with any loss; return what each epoch came to.
 
@@ -120,6 +122,10 @@ def fit(
         seed: of shuffling, dropout and what data sets draw in this process.
         progress: show a bar, or lines in a log, on stderr; or a function that is called after each
             step with the share of training done. What it raises ends the training.
+        report: called by rank 0 at the end of every epoch with the steps done and what is known by
+            then: 'train/loss', 'train/accuracy', 'validation/loss', 'validation/accuracy',
+            'learning_rate', and the numbers that a ``ScheduledLoss`` has moved, as 'loss/focus'.
+            ``expacc.integrations.tensorboard`` and its neighbours have some.
 
     Returns:
         The loss and accuracy of every epoch, the best epoch, and why training ended.
@@ -143,6 +149,8 @@ def fit(
         raise TypeError(f"model must be a Module; got {type(model).__name__}.")
     if not callable(loss):
         raise TypeError(f"loss must be callable as loss(logits, target); got {loss!r}.")
+    if report is not None and not callable(report):
+        raise TypeError(f"report must be callable as report(step, numbers); got {report!r}.")
     check_count("epochs", epochs)
     check_count("accumulate", accumulate)
     for name, number in {"patience": patience, "checkpoint_every": checkpoint_every}.items():
@@ -207,6 +215,7 @@ def fit(
             keep_best=weights != "last",
             patience=patience,
             seed=seed,
+            report=report,
         )
         if checkpoint is not None:
             parts = {"model": bare, "optimizer": optimizer}

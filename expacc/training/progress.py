@@ -5,7 +5,7 @@ Everything goes to stderr, so that stdout holds results only.
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -21,6 +21,7 @@ class Bar:
         done: units of work that are done.
         total: units of work in all.
         title: what the job does at the moment.
+        table: lines of text that a terminal shows under the bar.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Bar:
     ) -> None:
         self.total, self.title, self.done = total, title, done
         self.fields: dict[str, float | str] = {}
+        self.table: Sequence[Sequence[str]] = ()
         self._clock = clock
         self._start = clock()
         self._before = done  # done when this process began: says nothing about its speed
@@ -126,14 +128,27 @@ class _Lines(Bar):
 
 
 class _Live(Bar):
-    """A bar that redraws itself, by Rich."""
+    """A bar that redraws itself, and a table under it, by Rich."""
 
     def __init__(self, console: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-        from rich.table import Column
+        from rich.table import Column, Table
+        from rich.text import Text
 
-        self._progress = Progress(
+        bar = self
+
+        class BarAndTable(Progress):
+            def get_renderables(self) -> Iterable[Any]:
+                """The bar, then its table, as much of it as the terminal has lines for."""
+                yield self.make_tasks_table(self.tasks)
+                table = Table.grid(padding=(0, 2))
+                for line in bar.table[: max(0, console.height - 2)]:
+                    table.add_row(*(Text(words) for words in line))
+                if bar.table:
+                    yield table
+
+        self._progress = BarAndTable(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             BarColumn(bar_width=16),
             TaskProgressColumn(),

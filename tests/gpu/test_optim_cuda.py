@@ -156,3 +156,28 @@ def test_in_a_cuda_graph():
     graph.replay()
     assert normalizer.ema.item() == pytest.approx(6)
     assert p.grad.tolist() == pytest.approx([1.5, 2.0])
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_attached_under_a_scaler(fused):
+    """Half precision: the mean of the true gradients, whoever undoes the scale; nothing waits."""
+    found = []
+    for attached in (True, False):
+        model, data, target = network("cuda")
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=fused and attached)
+        make = GradientNormalizer.attach if attached else GradientNormalizer
+        normalizer, scaler = make(optimizer), torch.amp.GradScaler("cuda")
+        for _ in range(10):
+            with torch.autocast("cuda", torch.float16):
+                logits = model(data)
+            scaler.scale(functional.leaky_expected_error(logits.float(), target)).backward()
+            if not attached:
+                scaler.unscale_(optimizer)
+                normalizer.step()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        weights = nn.utils.parameters_to_vector(model.parameters()).detach()
+        found.append((normalizer.ema, weights))
+    torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-3, atol=0)
+    torch.testing.assert_close(found[0][1], found[1][1], rtol=0, atol=2e-3)

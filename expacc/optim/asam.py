@@ -1,9 +1,6 @@
-"""What the papers put between backward and step: normalised gradients, sharpness-aware steps.
+"""Sharpness-aware steps: the gradient is taken uphill."""
 
-Nothing here reads a value back from a device: what depends on a norm is decided where the norm is.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,180 +8,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from expacc.errors import check_number
-
-__all__ = ["ASAM", "GradientNormalizer"]
-
-
-def _gradients(parameters: Iterable[Tensor]) -> list[Tensor]:
-    """The gradients that are there, checked to be dense and real."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    for gradient in gradients:
-        if gradient.layout != torch.strided:
-            raise TypeError(
-                f"gradients must be dense; got {gradient.layout} of shape "
-                f"{tuple(gradient.shape)}. Use sparse=False in the layer that makes it."
-            )
-        if not gradient.is_floating_point():
-            raise TypeError(f"gradients must be floating-point tensors; got {gradient.dtype}.")
-    return gradients
-
-
-def _by_kind(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
-    """Split by device and dtype, which one fused call must share."""
-    kinds: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-    for tensor in tensors:
-        kinds.setdefault((tensor.device, tensor.dtype), []).append(tensor)
-    return list(kinds.values())
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    """The tensor in float32 or better, itself if it is."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
-
-
-def _total_norm(tensors: list[Tensor]) -> Tensor:
-    """The L2 norm over all elements of all tensors, on the first one's device.
-
-    Half-precision tensors are measured in float32: their norm may exceed what they can hold.
-    """
-    norms = []
-    for kind in _by_kind(tensors):
-        wide = torch.promote_types(kind[0].dtype, torch.float32)
-        norms += [norm.to(tensors[0].device) for norm in torch._foreach_norm(kind, 2, dtype=wide)]
-    total: Tensor = torch.linalg.vector_norm(torch.stack(norms))
-    return total
-
-
-def _listed(parameters: object) -> list[Tensor]:
-    """The parameters as a list, each once."""
-    if isinstance(parameters, Tensor):
-        return [parameters]
-    given: list[object] = [parameters]
-    if isinstance(parameters, Iterable) and not isinstance(parameters, torch.nn.Module):
-        given = list(parameters)
-    for parameter in given:
-        if not isinstance(parameter, Tensor):
-            raise TypeError(
-                f"parameters must be an optimizer or tensors; got {type(parameter).__name__}. "
-                f"Use model.parameters()."
-            )
-    return list(dict.fromkeys(given))  # type: ignore[arg-type]
-
-
-class GradientNormalizer:
-    """Divide the gradients by a running mean of their norm, before the optimiser steps.
-
-    EXACT's gradient grows by orders of magnitude as sigma falls; with the normaliser one learning
-    rate serves the whole run. It replaces gradient clipping. Weight decay is added by the optimiser
-    afterwards and stays as it is. Cross entropy and hinge gain little (Tables 5 and 6).
-
-    Call ``step()`` once per optimiser step, when the gradients are complete and unscaled::
-
-        scaler.scale(loss).backward()   # once, or once per micro-batch
-        scaler.unscale_(optimizer)      # with a GradScaler only
-        normalizer.step()
-        scaler.step(optimizer)
-
-    A norm that is not finite, as after an overflow under AMP, leaves the mean and the gradients as
-    they are, so the GradScaler sees the overflow and skips the step. Under DDP the gradients are
-    averaged by ``backward``, so every rank holds the same mean without communication.
-
-    Definition:
-        norm = ‖all gradients‖₂, one number over all parameters
-        ema ← norm at the first step, else decay · ema + (1 - decay) · norm
-        gradient ← gradient / max(ema, floor)
-
-    Args:
-        parameters: an optimiser, of which all groups count, also those added later; or parameters.
-            Those without gradient are skipped.
-        decay: the weight of the past in the mean, in [0, 1).
-        floor: the smallest divisor, > 0.
-
-    Raises:
-        TypeError: ``parameters`` holds something else, or a gradient is sparse or complex.
-        ValueError: no parameters, or a number out of range.
-
-    Example:
-        >>> weight = torch.nn.Parameter(torch.zeros(2))
-        >>> normalizer = GradientNormalizer([weight])
-        >>> weight.grad = torch.tensor([3.0, 4.0])  # norm 5
-        >>> _ = normalizer.step()
-        >>> weight.grad
-        tensor([0.6000, 0.8000])
-        >>> weight.grad = torch.tensor([9.0, 12.0])  # norm 15, mean 0.9 · 5 + 0.1 · 15 = 6
-        >>> _ = normalizer.step()
-        >>> weight.grad, normalizer.ema
-        (tensor([1.5000, 2.0000]), tensor(6.))
-
-    Reference:
-        Karpukhin, Dereka and Kolesnikov, "EXACT: How to Train Your Accuracy", Section 4.5.4; the
-        floor and the start are those of the authors' code.
-    """
-
-    def __init__(
-        self,
-        parameters: Optimizer | Tensor | Iterable[Tensor],
-        *,
-        decay: float = 0.9,
-        floor: float = 1e-2,
-    ) -> None:
-        self.decay = check_number("decay", decay, low=0, high=1, open_high=True)
-        self.floor = check_number("floor", floor, low=0, open_low=True)
-        self._source = parameters if isinstance(parameters, Optimizer) else _listed(parameters)
-        if not self._parameters():
-            raise ValueError("parameters must hold at least one tensor; got none.")
-        first = self._parameters()[0]
-        dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
-        # NaN says "no norm yet" without a flag that the host would have to read.
-        self._ema = torch.full((), float("nan"), dtype=dtype, device=first.device)
-
-    def _parameters(self) -> list[Tensor]:
-        if isinstance(self._source, Optimizer):
-            return [p for group in self._source.param_groups for p in group["params"]]
-        return self._source
-
-    @property
-    def ema(self) -> Tensor:
-        """The running mean of the norm, a scalar tensor on the device; NaN before the first one."""
-        return self._ema.clone()
-
-    @torch.no_grad()
-    def step(self) -> Tensor:
-        """Update the mean, divide the gradients in place, return their norm before (a tensor)."""
-        gradients = _gradients(self._parameters())
-        if not gradients:
-            return torch.zeros_like(self._ema)
-        self._ema = self._ema.to(gradients[0].device)  # the model may have moved
-        norm = _total_norm(gradients).to(self._ema.dtype)
-        sound = norm.isfinite()
-        ema = self.decay * self._ema + (1 - self.decay) * norm
-        ema = torch.where(self._ema.isnan(), norm, ema)
-        self._ema.copy_(torch.where(sound, ema, self._ema))
-        divisor = torch.where(sound, self._ema.clamp(min=self.floor), 1.0)
-        for kind in _by_kind(gradients):
-            here = divisor.to(kind[0].device)
-            if kind[0].dtype.itemsize >= 4:
-                torch._foreach_div_(kind, here)
-            else:  # a CUDA kernel would round the divisor to float16 first, to infinity
-                for gradient in kind:
-                    gradient.copy_(_wide(gradient) / here)
-        return norm
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """The mean, as a tensor that any format can hold."""
-        return {"ema": self.ema}
-
-    def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Restore the mean; it stays on this normaliser's device."""
-        ema = state_dict.get("ema")
-        if not isinstance(ema, Tensor):
-            raise TypeError(
-                f"state_dict must hold a tensor 'ema'; got {type(ema).__name__} there and the keys "
-                f"{sorted(state_dict)}."
-            )
-        if ema.shape != ():
-            raise ValueError(f"state_dict must hold a scalar 'ema'; got shape {tuple(ema.shape)}.")
-        self._ema.copy_(ema)
+from expacc.optim.gradients import gradients_of, total_norm, wide
 
 
 class ASAM(Optimizer):
@@ -307,14 +131,14 @@ class ASAM(Optimizer):
             )
         parameters = [p for group in self.param_groups for p in group["params"]]
         parameters = [p for p in parameters if p.grad is not None]
-        gradients = _gradients(parameters)
+        gradients = gradients_of(parameters)
         self._before = []
         if parameters:
             steep = [
-                self._stretched(p, _wide(gradient))
+                self._stretched(p, wide(gradient))
                 for p, gradient in zip(parameters, gradients, strict=True)
             ]
-            norm = _total_norm(steep)
+            norm = total_norm(steep)
             climbs = norm.isfinite() & (norm > 0)
             norm = torch.where(climbs, norm, 1.0)
             for p, vector in zip(parameters, steep, strict=True):
