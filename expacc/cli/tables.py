@@ -82,7 +82,7 @@ References = Annotated[
     Option(
         "--references",
         metavar="WHAT",
-        help="none, fast, all (default) or networks: classifiers run beside.",
+        help="Beside: none, fast, all (default), networks.",
     ),
 ]
 CompareDevice = Annotated[
