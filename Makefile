@@ -29,7 +29,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install ## Compare the losses on digits, with clean and with wrong labels; ends with the report.
-	@$(BIN)/expacc compare digits --inject-label-noise 0,0.2 --folds 3x3 --trials 8 --out expacc-digits
+	@$(BIN)/expacc compare digits --inject-label-noise 0,0.2 --folds 3x3 --trials 8 --references networks --out expacc-digits
 
 # Each worker begins with its own half of the files, so that what a file prepares is prepared once.
 test: install ## Run the tests.

@@ -11,22 +11,19 @@ from sklearn.datasets import load_iris, make_classification
 from sklearn.inspection import permutation_importance
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from expacc.estimator import AccuracyClassifier as OneModel
-from expacc.estimator import committee
+from expacc.estimator import AccuracyClassifier, voting
 from expacc.estimator.columns import FEW, PIECES, Columns
+from expacc.estimator.radial import RadialKind, fit_radial
+from expacc.training import TensorTable
 
 IRIS = load_iris(return_X_y=True)
-
-
-def AccuracyClassifier(**options):
-    return OneModel(hidden_layer_sizes="auto", **options)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _two_kinds():
     """A line and a layer are as good as six kinds for what is asked here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(committee, "CANDIDATES", committee.CANDIDATES[:2])
+        patch.setattr(voting, "CANDIDATES", [voting.CANDIDATES[place] for place in (0, 1, -1)])
         yield
 
 
@@ -88,6 +85,13 @@ def test_a_column_becomes_what_it_is():
     assert 0.8 < inputs[:, 0].std() < 1.2
 
 
+def test_a_value_that_is_rounded_otherwise_is_the_nearest_but_a_category_is_none():
+    features = np.tile([[0.1], [0.2], [0.4]], (10, 2))
+    inputs = columns_of(features, categorical=[1]).transform(np.array([[0.19, 0.15], [9, 0.4]]))
+    assert inputs[:, 1:4].tolist() == [[0, 1, 0], [0, 0, 1]]
+    assert inputs[:, 4:].tolist() == [[0, 0, 0], [0, 0, 1]]
+
+
 @pytest.mark.parametrize("value", [1e308, -1e308, np.nan, 5.5])
 def test_what_training_did_not_have_has_finite_inputs(value):
     features = np.random.default_rng(0).normal(size=(50, 3))
@@ -119,7 +123,7 @@ def test_a_wide_table_has_no_more_inputs_than_fit():
 @parametrize_with_checks([AccuracyClassifier(cv=2)])
 def test_scikit_learns_checks(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")
-    monkeypatch.setattr(committee, "training_length", lambda rows: (200, 16))
+    monkeypatch.setattr(voting, "training_length", lambda rows: (200, 16))
     check(estimator)
 
 
@@ -139,7 +143,7 @@ def test_categories_of_many_kinds_have_an_order(tmp_path):
     odd["whole"] = pd.array([None, 3] * 100, dtype="Int64")
     model = AccuracyClassifier(random_state=0).fit(odd, labels)
     assert model.score(odd, labels) > 0.9
-    again = OneModel.load(model.save(tmp_path / "model"))
+    again = AccuracyClassifier.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(odd), model.predict_proba(odd))
     with pytest.raises(ValueError, match="column 'word' holds text"):
         AccuracyClassifier().fit(odd.assign(word="x"), labels)
@@ -185,6 +189,8 @@ def test_wrong_labels_are_found():
     assert np.isin(model.suspect_rows_[:60], wrong).mean() > 0.9
     assert (np.diff(model.label_probability_[model.suspect_rows_]) >= 0).all()
     assert (model.predict(features) == labels).mean() > 0.9
+    assert abs(model.label_noise_ - 0.15) < 0.04
+    assert AccuracyClassifier().fit(features, labels).label_noise_ < 0.03
 
 
 def test_a_row_of_weight_0_is_not_judged():
@@ -198,7 +204,7 @@ def test_a_row_of_weight_0_is_not_judged():
 
 def test_who_votes_is_told():
     model = AccuracyClassifier(random_state=0).fit(*IRIS)
-    assert len(model.cv_results_["params"]) == 2
+    assert len(model.cv_results_["params"]) == 3
     assert model.best_params_ in model.cv_results_["params"]
     with pytest.raises(AttributeError, match="linear"):
         _ = model.coef_
@@ -206,14 +212,19 @@ def test_who_votes_is_told():
 
 @pytest.mark.parametrize(
     "options",
-    [{"loss": "hinge"}, {"epochs": 3}, {"guard": False}, {"loss_params": {}}, {"dropout": 0}],
+    [{"loss": "hinge"}, {"epochs": 3}, {"guard": False}, {"loss_params": {}}, {"effort": "fast"}],
     ids=str,
 )
-def test_training_of_ones_own_is_refused(options):
-    with pytest.raises(ValueError, match=f"^{next(iter(options))} must be left at .* Give the"):
-        AccuracyClassifier(**options).fit(*IRIS)
-    with pytest.raises(ValueError, match="hidden_layer_sizes must be widths or 'auto'"):
-        OneModel(hidden_layer_sizes="wide").fit(*IRIS)
+def test_training_of_ones_own_is_of_one_model(options):
+    model = AccuracyClassifier(**options).fit(*IRIS)
+    assert model.committee_ is None
+    assert model.coef_.shape == (3, 4)
+
+
+def test_options_that_cannot_be():
+    for options in ({"hidden_layer_sizes": "wide"}, {"effort": "most"}):
+        with pytest.raises(ValueError, match=f"^{next(iter(options))} must be .* got "):
+            AccuracyClassifier(**options).fit(*IRIS)
 
 
 def test_so_few_rows_that_none_can_be_held_out():
@@ -227,6 +238,41 @@ def test_permutation_importance_works(fitted):
     found = permutation_importance(fitted, frame, labels, n_repeats=2, random_state=0)
     assert found.importances_mean.argmax() in (1, 2)
     assert found.importances_mean[4] == 0
+
+
+# ------------------------------------------------------------------------------------- radial units
+
+
+def radial_fits(features, codes, kinds):
+    table = TensorTable(torch.from_numpy(features).float(), torch.from_numpy(codes), 2)
+    fold = np.arange(len(codes)) % 4
+    folds = [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(4)]
+    return list(fit_radial(table, np.ones(len(codes)), folds, kinds))
+
+
+def test_slopes_part_what_counts_from_what_does_not():
+    draw = np.random.default_rng(0)
+    features = draw.normal(size=(400, 20))
+    codes = (features[:, 0] * features[:, 1] > 0).astype(np.int64)
+    alike, weighed = radial_fits(features, codes, [RadialKind(False, one) for one in (False, True)])
+    right = [np.mean(fit.chances.argmax(1) == codes) for fit in (alike, weighed)]
+    assert right[1] > right[0] + 0.1
+    assert set(np.argsort(-weighed.radial.factor)[:2]) == {0, 1}
+
+
+def test_centers_on_top_of_each_other_are_solved_for():
+    features = np.zeros((300, 3))
+    features[:, 0] = np.arange(300) % 2
+    features[:, 1] = 1e-6 * np.random.default_rng(0).normal(size=300)
+    (fit,) = radial_fits(features, (features[:, 0] > 0).astype(np.int64), [RadialKind(False, True)])
+    assert np.isfinite(fit.line).all()
+    assert (fit.chances.argmax(1) == features[:, 0]).all()
+
+
+def test_labels_that_nothing_tells_leave_inputs_alike():
+    features = np.ones((40, 2))
+    for fit in radial_fits(features, np.arange(40) // 20, [RadialKind(False, True)]):
+        assert np.isfinite(fit.chances).all()
 
 
 # ---------------------------------------------------------------------------------- modules, files
@@ -260,7 +306,7 @@ def test_the_module_is_exported_to_onnx(fitted, tmp_path):
 
 def test_saved_and_read_again(fitted, tmp_path):
     frame, _ = mixed(50, seed=7)
-    again = OneModel.load(fitted.save(tmp_path / "model"))
+    again = AccuracyClassifier.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict_proba(frame), fitted.predict_proba(frame))
     assert again.best_params_ == fitted.best_params_
 
@@ -292,10 +338,13 @@ def test_tensors_that_cannot_be_are_refused(fitted, tmp_path, change):
         facts.pop(name)
     (folder / "model.json").write_text(json.dumps(facts))
     with pytest.raises(ValueError, match=r"must|Save it again"):
-        OneModel.load(folder)
+        AccuracyClassifier.load(folder)
 
 
 def test_a_diverged_network_does_not_vote(monkeypatch):
-    monkeypatch.setattr(committee, "LEARNING_RATE", 1e30)
+    monkeypatch.setattr(voting, "LEARNING_RATE", 1e30)
+    model = AccuracyClassifier().fit(*IRIS)
+    assert [each["units"] for each in model.cv_results_["params"]] == ["radial"]
+    monkeypatch.setattr(voting, "CANDIDATES", voting.CANDIDATES[:2])
     with pytest.raises(FloatingPointError, match="every one diverged"):
         AccuracyClassifier().fit(*IRIS)

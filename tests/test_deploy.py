@@ -14,6 +14,7 @@ from expacc.cli import main
 from expacc.compare.deploy import Deployed, train_by_choice, train_loss, winner_of
 from expacc.compare.record import StudyRecord
 from expacc.data import read_table
+from expacc.estimator import voting
 
 COLOURS = ("red", "green", "blue")
 
@@ -169,9 +170,19 @@ def test_a_damaged_folder_gets_a_sentence(saved, tmp_path, name, damage, sentenc
         Deployed.load(folder)
 
 
-def test_without_a_loss_cross_validation_chooses(saved):
+def test_without_a_loss_networks_vote(saved, tmp_path, monkeypatch):
     _, table, _ = saved
+    monkeypatch.setattr(voting, "CANDIDATES", voting.CANDIDATES[-4:])
     deployed = train_by_choice(table)
+    assert deployed.classifier.committee_ is not None
+    assert accuracy(deployed.predict(table)[0], table) > 0.9
+    again = Deployed.load(deployed.save(tmp_path / "model"))
+    np.testing.assert_array_equal(again.predict(table)[1], deployed.predict(table)[1])
+
+
+def test_without_a_loss_cross_validation_chooses_one_for_a_model(saved):
+    _, table, _ = saved
+    deployed = train_by_choice(table, model="linear")
     assert set(deployed.classes) == {"apple", "pear"}
     assert len(deployed.classifier.cv_results_["params"]) > 5
     assert accuracy(deployed.predict(table)[0], table) > 0.9

@@ -44,7 +44,7 @@ WINE = load_wine(return_X_y=True)
 
 @pytest.fixture(scope="module")
 def fitted():
-    return AccuracyClassifier(random_state=0).fit(*IRIS)
+    return AccuracyClassifier(random_state=0, effort="fast").fit(*IRIS)
 
 
 def noisy(rows=300, classes=3, seed=0, flip=0.1):
@@ -78,7 +78,9 @@ def test_clones_pickles_and_seeds(fitted):
     assert clone(fitted).get_params() == fitted.get_params()
     assert all(isinstance(part, np.ndarray) for layer in fitted.layers_ for part in layer)
     for order in (slice(None), np.random.default_rng(1).permutation(len(IRIS[1]))):
-        again = AccuracyClassifier(random_state=0).fit(IRIS[0][order], IRIS[1][order])
+        again = AccuracyClassifier(random_state=0, effort="fast").fit(
+            IRIS[0][order], IRIS[1][order]
+        )
         assert np.array_equal(again.coef_, fitted.coef_)
 
 
@@ -200,7 +202,7 @@ def test_a_class_absent_from_a_fold():
     x, y = noisy(60)
     y = y.copy()
     y[:1] = 7  # a single row of its own class
-    model = AccuracyClassifier().fit(x, y)
+    model = AccuracyClassifier(effort="fast").fit(x, y)
     assert list(model.classes_) == [0, 1, 2, 7]
     assert np.isfinite(model.predict_proba(x)).all()
 
@@ -209,8 +211,8 @@ def test_balanced_weights_trade_for_the_rare_class():
     x, y = make_classification(
         600, 6, n_informative=4, weights=[0.92], flip_y=0.05, class_sep=0.5, random_state=3
     )
-    plain = AccuracyClassifier().fit(x, y)
-    balanced = AccuracyClassifier(class_weight="balanced").fit(x, y)
+    plain = AccuracyClassifier(effort="fast").fit(x, y)
+    balanced = AccuracyClassifier(class_weight="balanced", effort="fast").fit(x, y)
     recall = [np.mean(model.predict(x)[y == 1] == 1) for model in (plain, balanced)]
     assert recall[1] > recall[0] + 0.1
 
@@ -229,7 +231,7 @@ def test_cross_entropy_is_logistic_regression():
 def test_the_start_stays_unless_it_is_beaten():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(400, 3))
-    model = AccuracyClassifier().fit(x, rng.integers(0, 2, 400))  # nothing to learn
+    model = AccuracyClassifier(effort="fast").fit(x, rng.integers(0, 2, 400))  # nothing to learn
     assert model.best_params_ == {"loss": "cross_entropy"}
     assert len(model.cv_results_["params"]) == 3
 
@@ -274,7 +276,7 @@ def test_network_beats_a_line_where_a_line_cannot_do():
     x = rng.normal(size=(300, 2))
     y = (x[:, 0] * x[:, 1] > 0).astype(int)
     assert AccuracyClassifier(hidden_layer_sizes=(16,), cv=2).fit(x, y).score(x, y) > 0.95
-    assert AccuracyClassifier().fit(x, y).score(x, y) < 0.7
+    assert AccuracyClassifier(effort="fast").fit(x, y).score(x, y) < 0.7
 
 
 def test_large_data_in_batches():
@@ -327,7 +329,7 @@ def test_probabilities_are_calibrated_and_keep_the_argmax():
 def test_attributes_have_the_shapes_of_scikit_learns():
     for classes in (2, 3):
         x, y = noisy(200, classes)
-        ours, theirs = AccuracyClassifier().fit(x, y), LogisticRegression().fit(x, y)
+        ours, theirs = AccuracyClassifier(effort="fast").fit(x, y), LogisticRegression().fit(x, y)
         assert ours.coef_.shape == theirs.coef_.shape
         assert ours.intercept_.shape == theirs.intercept_.shape
         scores = x @ ours.coef_.T + ours.intercept_
@@ -411,16 +413,19 @@ def test_to_torch_and_onnx(fitted, tmp_path):
 
 X, Y = noisy(30)
 BAD = [
-    (lambda: AccuracyClassifier().fit(np.where(X > 2, np.nan, X), Y), "impute"),
-    (lambda: AccuracyClassifier().fit(X, np.zeros(30)), "one class"),
-    (lambda: AccuracyClassifier().fit(X, np.arange(30)), "30 classes in 30 rows"),
-    (lambda: AccuracyClassifier().fit([["a", 1], ["b", 2]] * 15, Y), "OneHotEncoder"),
+    (lambda: AccuracyClassifier(effort="fast").fit(np.where(X > 2, np.nan, X), Y), "impute"),
+    (lambda: AccuracyClassifier(effort="fast").fit(X, np.zeros(30)), "one class"),
+    (lambda: AccuracyClassifier(effort="fast").fit(X, np.arange(30)), "30 classes in 30 rows"),
+    (lambda: AccuracyClassifier(effort="fast").fit([["a", 1], ["b", 2]] * 15, Y), "OneHotEncoder"),
     (lambda: AccuracyClassifier("exat").fit(X, Y), "'exat'"),
     (lambda: AccuracyClassifier(epochs=0).fit(X, Y), "epochs"),
     (lambda: AccuracyClassifier(learning_rate=-1.0).fit(X, Y), "learning_rate"),
     (lambda: AccuracyClassifier(hidden_layer_sizes=(0,)).fit(X, Y), "hidden_layer_sizes"),
     (lambda: AccuracyClassifier(loss_params={"sigma": 1.0}).fit(X, Y), "'sigma'"),
-    (lambda: AccuracyClassifier().fit(X, Y, sample_weight=-np.ones(30)), "sample_weight"),
+    (
+        lambda: AccuracyClassifier(effort="fast").fit(X, Y, sample_weight=-np.ones(30)),
+        "sample_weight",
+    ),
     (lambda: AccuracyClassifier(calibrate="yes").fit(X, Y), "calibrate"),
 ]
 
@@ -436,7 +441,7 @@ def test_refusals(call, says):
 
 @parametrize_with_checks(
     [
-        AccuracyClassifier(),
+        AccuracyClassifier(effort="fast"),
         AccuracyClassifier(loss="leaky_expected_error", calibrate=False, guard=False),
         AccuracyClassifier(hidden_layer_sizes=(8,), epochs=30),
         AccuracyClassifierCV(losses=("exact", "hinge")),

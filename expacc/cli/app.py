@@ -161,8 +161,8 @@ def report(
 Examples:
   expacc fit cars.csv --target class --from expacc-cars
   expacc fit iris --loss exact -o iris-model
---from and --loss search as a study does, on all rows; without them the loss
-is chosen by cross-validation. All options on reading: expacc inspect --help."""
+--from and --loss search as a study does, on all rows; without them or --model
+small networks vote. All options on reading: expacc inspect --help."""
 )
 @tables.reads_tables("target", "header")
 def fit(

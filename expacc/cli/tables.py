@@ -81,8 +81,8 @@ References = Annotated[
     str | None,
     Option(
         "--references",
-        metavar="none|fast|all",
-        help="Of scikit-learn, beside; default: all.",
+        metavar="WHAT",
+        help="Beside: none, fast, all (default), networks.",
     ),
 ]
 CompareDevice = Annotated[

@@ -15,6 +15,7 @@ from expacc.compare.standing import Standing
 from expacc.compare.training_budget import PROTOCOL, pace_text
 from expacc.plain import plain
 from expacc.report.words import (
+    NETWORKS,
     NULL,
     REFERENCE,
     SCIKIT_LEARN,
@@ -384,6 +385,8 @@ def methods_text(record: StudyRecord) -> str:
             f"{'were' if len(beside) > 1 else 'was'} run once a fold with default settings, "
             f"untuned; they are not among the losses that p-values are adjusted for."
         )
+    if any(row.loss == NETWORKS for row in record.rows):
+        sentences.append("So were small networks that vote (expacc’s AccuracyClassifier).")
     used = [f"{name} {version}" for name, version in record.versions.items()]
     if used:
         sentences.append(f"Software: {plain(listed(used))}.")

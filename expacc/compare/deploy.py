@@ -224,7 +224,7 @@ def _deployed(
 
 
 def train_by_choice(table: Table, *, device: str = "cpu", **asked: Any) -> Deployed:
-    """Let ``AccuracyClassifierCV`` choose the loss, and train it on all rows.
+    """Train the networks that vote; of a model that is asked for, the loss that does best.
 
     Args:
         table: whose rows are trained on.
@@ -237,15 +237,17 @@ def train_by_choice(table: Table, *, device: str = "cpu", **asked: Any) -> Deplo
     check_device(device)
     check_size(table)
     preprocessor = Preprocessor.fit(table)
-    classifier = AccuracyClassifierCV(
-        hidden_layer_sizes=settings.hidden or (),
-        dropout=settings.dropout,
-        random_state=settings.seed,
-        device=device,
-    )
+    same: dict[str, Any] = {"random_state": settings.seed, "device": device}
+    classifier: AccuracyClassifier = AccuracyClassifier(**same)
+    how = "the best of the small networks that vote"
+    if {"model", "hidden", "dropout"} & {*asked}:
+        classifier = AccuracyClassifierCV(
+            hidden_layer_sizes=settings.hidden or (), dropout=settings.dropout, **same
+        )
+        how = "chosen by cross-validation"
     labels = np.array(table.target.classes)[table.target.codes]
     classifier.fit(preprocessor.transform(table, dtype=np.float64), labels)
-    return _deployed(classifier, preprocessor, table, "chosen by cross-validation")
+    return _deployed(classifier, preprocessor, table, how)
 
 
 def train_loss(table: Table, loss: str, *, device: str = "cpu", **asked: Any) -> Deployed:

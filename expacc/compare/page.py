@@ -32,7 +32,6 @@ from expacc.report.words import (
     NONE,
     OUTSIDE,
     REFERENCE,
-    SCIKIT_LEARN,
     duration,
     looks,
     loss_name,
@@ -48,7 +47,7 @@ BADGES = {
     "keep": "Keep cross entropy",
     "unfinished": "No answer yet",
     MAJORITY: "No better than one class",
-    **{name: f"Use {loss_name(name)} instead" for name in SCIKIT_LEARN},
+    **{name: f"Use {loss_name(name)} instead" for name in OUTSIDE if name != MAJORITY},
 }
 
 

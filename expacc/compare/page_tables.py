@@ -18,6 +18,7 @@ from expacc.compare.suspects import SourceRows
 from expacc.plain import plain
 from expacc.report.words import (
     MAJORITY,
+    NETWORKS,
     NONE,
     NULL,
     OUTSIDE,
@@ -41,7 +42,7 @@ MOST_ROWS = 12  # of a list of changed rows
 MOST_FAILURES = 30
 Values = dict[str, Any]
 _NOTES = {REFERENCE: "reference", **dict.fromkeys(OUTSIDE, "scikit-learn")}
-_NOTES |= {MAJORITY: "", NULL: "what chance does, p not adjusted"}
+_NOTES |= {MAJORITY: "", NETWORKS: "expacc", NULL: "what chance does, p not adjusted"}
 
 
 def _interval(interval: tuple[float, float] | None) -> str:
@@ -361,6 +362,8 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
             "No loss learnt from these columns: others, or more rows, would help more than a loss."
         )
         steps.insert(0, NextStep(hint, ""))
+    if answer.instead == NETWORKS:
+        steps.insert(0, NextStep("Train the networks that did better:", f"expacc fit {table}.csv"))
     if answer.instead in SCIKIT_LEARN:
         name = SCIKIT_LEARN[answer.instead]
         module = "linear_model" if name.startswith("Logistic") else "ensemble"

@@ -19,7 +19,7 @@ from expacc.compare.kept import Kept, entry_of_row, row_of_entry
 from expacc.compare.serialize import row_of, unpack_split, unpack_table
 from expacc.data import SealedTest, TrainRows, derive_seed, open_split
 from expacc.estimator.calibration import Calibration, expected_calibration_error
-from expacc.report.words import FOREST, LOGISTIC, MAJORITY, TREES
+from expacc.report.words import FOREST, LOGISTIC, MAJORITY, NETWORKS, TREES
 from expacc.runner.items import Shared, WorkItem
 from expacc.runner.rows import Predictions, Row
 
@@ -88,11 +88,18 @@ def _forest(labels: Places, seed: int) -> Any:
     return RandomForestClassifier(random_state=seed)
 
 
+def _networks(labels: Places, seed: int) -> Any:
+    from expacc.estimator import AccuracyClassifier
+
+    return AccuracyClassifier(random_state=seed)
+
+
 _MAKERS: Mapping[str, Callable[[Places, int], Any]] = {
     MAJORITY: lambda labels, seed: _Majority(),
     LOGISTIC: _logistic,
     TREES: _trees,
     FOREST: _forest,
+    NETWORKS: _networks,
 }
 NEVER = -1e9  # the logit of a class that a model gives no chance
 LEAST = 1e-7  # of a probability: a forest of a hundred trees says 0 where it means few

@@ -33,7 +33,8 @@ class Settings:
         seed: of everything random.
         references: what is run beside the losses, which changes nothing of theirs: 'all' (the
             most frequent class, logistic regression, a random forest and boosted trees, as far as
-            they take at most a quarter of the time), 'fast' (the first two) or 'none'.
+            they take at most a quarter of the time), 'fast' (the first two), 'none', or
+            'networks' ('all', and on the first repetition networks that vote, whatever they take).
     """
 
     losses: tuple[str, ...] = DEFAULT_LOSSES

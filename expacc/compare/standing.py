@@ -17,6 +17,7 @@ from expacc.report.words import (
     FOREST,
     LOGISTIC,
     MAJORITY,
+    NETWORKS,
     OUTSIDE,
     REFERENCE,
     TREES,
@@ -160,7 +161,12 @@ def _one_test_set(
     return mcnemar(ours_right, theirs_right)
 
 
-NOUNS = {LOGISTIC: "logistic regression", TREES: "a boosted tree", FOREST: "a random forest"}
+NOUNS = {
+    LOGISTIC: "logistic regression",
+    TREES: "a boosted tree",
+    FOREST: "a random forest",
+    NETWORKS: "a vote of small networks",
+}
 MODELS = {
     "linear": "a linear model",
     "mlp": "a small network",

@@ -25,7 +25,15 @@ from expacc.data import Table, derive_seed
 from expacc.plain import UsageError
 from expacc.registry import spec_of
 from expacc.registry.spec import REFERENCE, Range
-from expacc.report.words import DEFAULT_LOSSES, FOREST, LOGISTIC, MAJORITY, TREES, loss_name
+from expacc.report.words import (
+    DEFAULT_LOSSES,
+    FOREST,
+    LOGISTIC,
+    MAJORITY,
+    NETWORKS,
+    TREES,
+    loss_name,
+)
 
 # Raised with every change of trials, training or choice: rows of two protocols are not to be mixed.
 PROTOCOL = 8
@@ -195,6 +203,7 @@ REFERENCES: dict[str, tuple[str, ...]] = {  # what may be run beside the losses
     "none": (),
     "fast": (MAJORITY, LOGISTIC),
     "all": (MAJORITY, LOGISTIC, FOREST, TREES),  # the dearest last
+    "networks": (MAJORITY, LOGISTIC, FOREST, TREES, NETWORKS),
 }
 # Of the time of the losses as estimated. A third would be a quarter of all, but with few trials and
 # many features the losses take half of the estimate.
@@ -219,6 +228,9 @@ def reference_seconds(name: str, rows: int, features: int, classes: int) -> floa
         full = min(1.0, rows / 600)  # a leaf has 20 rows at least, a tree 31 leaves at most
         one = full * (7e-4 + 3.4e-5 * features) + 8e-9 * rows * features + 4e-8 * rows
         return trees * one
+    if name == NETWORKS:
+        steps = min(1.5, max(0.4, math.sqrt(rows / 1900)))  # thousands
+        return steps * (2.2 + 0.1 * features) * (4 if rows > 20_000 else 1) + 1 + 1.5e-4 * rows
     return 0.0
 
 
@@ -228,7 +240,7 @@ def affordable_references(
     """Name → on how many folds it is run: all, the first ones, or none.
 
     Args:
-        asked: 'none', 'fast' or 'all'.
+        asked: 'none', 'fast', 'all' or 'networks'.
         folds: of the table.
         first: of its first repetition.
         seconds: that the losses take on all of them.
@@ -236,12 +248,16 @@ def affordable_references(
 
     >>> affordable_references("all", 15, 3, 120.0, (1200, 64, 10))["boosted_trees"]
     3
+    >>> affordable_references("networks", 9, 3, 49.0, (1198, 64, 10))["small_networks"]
+    3
     """
     left, found = AT_MOST * seconds, {}
     for name in REFERENCES[asked]:
         one = reference_seconds(name, *shape)
         fits = folds
-        if name not in REFERENCES["fast"]:
+        if name == NETWORKS:  # asked for by name
+            fits = first
+        elif name not in REFERENCES["fast"]:
             fits = min(folds, int(left / one))
             fits -= fits % first if fits > first else 0  # whole repetitions
         found[name] = fits
@@ -273,7 +289,7 @@ def plan_references(
         f"{reference_seconds(name, *shape):.1f} s a fold: what is run beside the losses may take "
         "a quarter of the time."
         for name, folds in chosen.items()
-        if folds < count
+        if folds < count and name != NETWORKS  # asked for by name, on one repetition
     ]
     return chosen, notes
 

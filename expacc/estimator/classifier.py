@@ -25,7 +25,7 @@ from expacc.estimator.categories import (
     category_mask,
     values_of_categories,
 )
-from expacc.estimator.committee import Committee, committee_module, fit_committee
+from expacc.estimator.committee import Committee, committee_module
 from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
 from expacc.estimator.inputs import (
     Array,
@@ -42,31 +42,29 @@ from expacc.estimator.saving import (
     read_folder,
     write_folder,
 )
+from expacc.estimator.voting import fit_committee, networks_vote
 from expacc.plain import UsageError
 from expacc.training import Layer, Trained
 
 LINEAR_LOSS = "leaky_expected_error"  # of a linear model by default, the best over many tables
-# What belongs to the training of one model, and its values where networks vote.
-OF_ONE_MODEL: dict[str, Any] = {
-    **dict.fromkeys(("loss", "epochs", "learning_rate", "batch_size"), "auto"),
-    **{"loss_params": None, "weight_decay": 1.0, "dropout": 0.0, "guard": True},
-}
 
 
 class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier, a network of ReLU layers or many that vote, trained for accuracy.
+    """Small networks that vote, one network of ReLU layers or a linear one, trained for accuracy.
 
-    ``fit`` starts from scikit-learn's logistic regression (a network: from one trained on cross
-    entropy), trains on from there with ``loss``, and keeps the result if held-out rows show that
-    it helped. With ``hidden_layer_sizes='auto'`` many small networks are trained at once, each on
-    other rows; held-out rows say when each kind is to stop, and the best kinds vote. Features are
-    scaled inside; missing values and categories are welcome where networks vote.
+    By itself ``fit`` trains many small networks at once, lines among them, each on other rows;
+    held-out rows say when each kind is to stop, and the best kinds vote. Missing values and
+    categories are welcome then. With ``effort='fast'``, layers of your own, or a ``loss`` or
+    another parameter of one model's training, it starts from scikit-learn's logistic regression (a
+    network: from one trained on cross entropy), trains on from there with ``loss``, and keeps the
+    result if held-out rows show that it helped. Features are scaled inside.
 
     Args:
-        loss: 'auto' for the leaky expected error, a name of ``expacc.training.LOSS_NAMES``, a loss
-            Module, or any callable of (logits, target). 'cross_entropy' gives the start itself.
-        hidden_layer_sizes: widths of hidden layers; () for a linear model; 'auto' for networks that
-            vote, from lines to two layers, whose training leaves nothing to set.
+        loss: of one model: 'auto' for the leaky expected error, a name of
+            ``expacc.training.LOSS_NAMES``, a loss Module, or any callable of (logits, target).
+            'cross_entropy' gives the start itself.
+        hidden_layer_sizes: 'auto' for networks that vote, or the linear model where ``effort`` is
+            'fast' or something of one model's training is set; () for a linear model; or widths.
         epochs: of training on from the start; 'auto' for 60 full-batch steps on small data, 300
             steps on larger.
         learning_rate: of Adam, > 0, falling to a twentieth; 'auto' is 0.1.
@@ -85,6 +83,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         random_state: seeds the folds and a network's weights; None is a fixed seed.
         device: where to train; predictions are made on the CPU.
         progress: show a bar for fits of over two seconds.
+        effort: 'full', or 'fast' for a linear model.
         categorical_features: where networks vote, columns that are categories: 'from_dtype' for a
             data frame's, None, names, column numbers or a mask.
         hidden, folds, numbers: old names of hidden_layer_sizes, cv and loss_params.
@@ -93,6 +92,8 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         classes_: labels as given, sorted.
         label_probability_: of networks that vote, for every row of ``fit`` the probability of its
             label by those that did not see it; NaN for a row of weight 0.
+        label_noise_: of networks that vote, the share of wrong labels as far as held-out rows tell:
+            how many they contradict of the half of the rows that they are most sure of.
         suspect_rows_: rows whose label these contradict, the most doubtful first.
         n_features_in_, feature_names_in_: as in scikit-learn.
         best_params_: the setting that was kept, or {'loss': 'cross_entropy'} for the start.
@@ -115,7 +116,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
     def __init__(
         self,
         loss: Any = "auto",
-        hidden_layer_sizes: Any = (),
+        hidden_layer_sizes: Any = "auto",
         epochs: int | str = "auto",
         learning_rate: float | str = "auto",
         *,
@@ -130,6 +131,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         random_state: Any = None,
         device: str = "cpu",
         progress: bool = False,
+        effort: str = "full",
         categorical_features: Any = "from_dtype",
         hidden: Any = UNUSED,
         folds: Any = UNUSED,
@@ -150,6 +152,7 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         self.random_state = random_state
         self.device = device
         self.progress = progress
+        self.effort = effort
         self.categorical_features = categorical_features
         self.hidden = hidden
         self.folds = folds
@@ -223,8 +226,8 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         return tags
 
     def _votes(self) -> bool:
-        """Whether networks vote."""
-        return isinstance(self.hidden_layer_sizes, str) and self.hidden_layer_sizes == "auto"
+        """Whether networks vote: by default, if nothing of one model's training is set."""
+        return self._may_vote and networks_vote(lambda name: self._value(name, warn=False))
 
     def _fit_committee(
         self,
@@ -255,7 +258,9 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         )
         own = chances[prepared.place]  # -1, the last, for rows that do not count
         self.label_probability_ = own[np.arange(len(codes)), codes]
-        doubted = np.flatnonzero((own.argmax(axis=1) != codes) & (prepared.place >= 0))
+        wrong, sure = own.argmax(axis=1) != codes, own.max(axis=1)
+        self.label_noise_ = float(wrong[sure >= np.nanmedian(sure)].mean())
+        doubted = np.flatnonzero(wrong & (prepared.place >= 0))
         self.suspect_rows_ = doubted[np.argsort(self.label_probability_[doubted], kind="stable")]
 
     def _settings(self, classes: int) -> tuple[Setting, ...]:
@@ -269,22 +274,14 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         """All but what the data decides, checked."""
         hidden, cv = self._value("hidden_layer_sizes"), self._value("cv")
         cv = (5 if self._votes() else 4) if cv is None else cv
-        if isinstance(hidden, str):
-            if hidden != "auto" or not self._may_vote:
-                also = " or 'auto'" if self._may_vote else ""
-                raise UsageError(f"hidden_layer_sizes must be widths{also}; got {hidden!r}.")
-            for name, usual in OF_ONE_MODEL.items():
-                value = getattr(self, name)
-                if type(value) is not type(usual) or value != usual:
-                    raise UsageError(
-                        f"{name} must be left at {usual!r} where networks vote "
-                        f"(hidden_layer_sizes='auto'); got {value!r:.60}. Give the layers."
-                    )
+        check_choice("effort", self.effort, ("full", "fast"))
+        if isinstance(hidden, str) and (hidden != "auto" or not self._may_vote):
+            also = " or 'auto'" if self._may_vote else ""
+            raise UsageError(f"hidden_layer_sizes must be widths{also}; got {hidden!r}.")
         for name in ("epochs", "batch_size"):
             if getattr(self, name) != "auto":
                 check_count(name, getattr(self, name))
-        if isinstance(hidden, str):
-            hidden = ()
+        hidden = () if isinstance(hidden, str) else hidden
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         for width in hidden:
             check_count("hidden_layer_sizes", width)
@@ -312,7 +309,10 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
     def _linear(self, part: int) -> Array:
         check_is_fitted(self, "classes_")
         if self.layers_ is None or len(self.layers_) > 1:
-            raise AttributeError("coef_ and intercept_ belong to linear models; this has layers.")
+            raise AttributeError(
+                "coef_ and intercept_ belong to a linear model; this has layers. "
+                "Use effort='fast' or hidden_layer_sizes=()."
+            )
         found: Array = self.layers_[0][part]
         return found if len(found) > 2 else found[1:] - found[:1]
 

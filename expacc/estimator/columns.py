@@ -1,7 +1,8 @@
 """From columns as people have them to what a small network can learn from.
 
 A number becomes a number of about unit size, whose far ends are drawn in; a column of few values
-and a category get an input for each value; a missing value has an input of its own. For networks
+and a category get an input for each value, in the column's case for what is nearest to it, as the
+next table may be rounded otherwise; a missing value has an input of its own. For networks
 that want it each number also comes in pieces: how far it has gone through each eighth of the rows,
 by which a straight layer can bend (Gorishniy et al., On embeddings for numerical features, 2022).
 What is fitted are quantiles and values of the training rows, a row of weight k as k copies.
@@ -21,6 +22,7 @@ FEW = 12  # different values of a column, up to which each has an input
 MOST_LEVELS = 64  # of a category, the most frequent ones
 MOST_INPUTS = 4096  # for values and pieces each: a wide table has fewer of them
 PIECES = 8
+FARTHEST = 1.7e308  # where the values of a column end: in float32 that is infinity
 BLOCK = 4096  # rows turned at once
 
 Places = NDArray[np.int64]
@@ -32,7 +34,7 @@ class Columns:
 
     Args:
         numbers: columns that are numbers, with their ``center`` and ``scale``.
-        valued: columns that have an input for a ``value``.
+        valued: columns that have an input for a value, from ``least`` to below ``most``.
         missing: columns with an input for missing values.
         pieced: columns with an input for the way from ``low`` to ``high``.
     """
@@ -41,7 +43,8 @@ class Columns:
     center: Array
     scale: Array
     valued: Places
-    value: Array
+    least: Array
+    most: Array
     missing: Places
     pieced: Places
     low: Array
@@ -60,7 +63,8 @@ class Columns:
             counts = np.bincount(group, weight[known], len(values)).astype(np.float64)
             if categorical[place]:
                 frequent = np.sort(np.argsort(-counts, kind="stable")[:MOST_LEVELS])
-                levels.append((place, values[frequent]))
+                gap = min(1.0, np.diff(values).min(initial=1.0)) / 4
+                levels.append((place, np.stack([values - gap, values + gap])[:, frequent]))
                 continue
             if len(values) < 2:
                 continue
@@ -70,11 +74,14 @@ class Columns:
             center[place] = middle
             scale[place] = spread if spread > 0 else (values[-1] - values[0]) / 2
             if 2 < len(values) <= FEW:
-                levels.append((place, values))
+                between = values[1:] / 2 + values[:-1] / 2
+                ends = np.concatenate([[-FARTHEST], between, [FARTHEST]])
+                levels.append((place, np.stack([ends[:-1], ends[1:]])))
             elif len(values) > FEW:
                 many.append((place, values, counts))
-        while sum(len(values) for _, values in levels) > MOST_INPUTS:
-            levels.pop(int(np.argmax([len(values) for _, values in levels])))
+        while sum(ends.shape[1] for _, ends in levels) > MOST_INPUTS:
+            levels.pop(int(np.argmax([ends.shape[1] for _, ends in levels])))
+        least, most = np.concatenate([np.zeros((2, 0)), *(ends for _, ends in levels)], axis=1)
         count = min(PIECES, MOST_INPUTS // max(1, len(many)))
         pieces = []
         for place, values, counts in many if count > 1 else ():
@@ -89,7 +96,8 @@ class Columns:
             center=center[kept],
             scale=scale[kept],
             valued=np.repeat(*_lengths(levels)),
-            value=np.concatenate([values for _, values in levels] or [np.zeros(0)]),
+            least=least,
+            most=most,
             missing=np.array(missing, np.int64),
             pieced=pieced.astype(np.int64),
             low=low.astype(np.float64),
@@ -115,7 +123,8 @@ class Columns:
             with np.errstate(over="ignore"):  # a number beyond the largest is at its far end
                 far = (rows[:, self.numbers] - self.center) / self.scale
                 out[:, : ends[0]] = np.nan_to_num(far / np.hypot(1, far / 3), nan=0.0)
-                out[:, ends[0] : ends[1]] = rows[:, self.valued] == self.value
+                valued = rows[:, self.valued]
+                out[:, ends[0] : ends[1]] = (valued >= self.least) & (valued < self.most)
                 out[:, ends[1] : ends[2]] = np.isnan(rows[:, self.missing])
                 way = (rows[:, self.pieced] - self.low) / (self.high - self.low)
                 out[:, ends[2] :] = np.nan_to_num(np.clip(way, 0, 1) - 0.5, nan=0.0)
@@ -132,7 +141,7 @@ class Columns:
 
 def _lengths(levels: list[tuple[int, Array]]) -> tuple[Places, Places]:
     places = np.array([place for place, _ in levels], np.int64)
-    return places, np.array([len(values) for _, values in levels], np.int64)
+    return places, np.array([ends.shape[1] for _, ends in levels], np.int64)
 
 
 def _quantiles(values: Array, counts: Array, shares: Array) -> Array:
@@ -163,10 +172,12 @@ class _ColumnsModule(nn.Module):
 
         far = (features[:, part["numbers"]] - part["center"]) / part["scale"]
         way = (features[:, part["pieced"]] - part["low"]) / (part["high"] - part["low"])
+        valued = features[:, part["valued"]]
+        there = (valued >= part["least"]) & (valued < part["most"])
         return torch.cat(
             [
                 known("numbers", far / torch.sqrt(1 + (far / 3) ** 2)),
-                known("valued", (features[:, part["valued"]] == part["value"]).to(features.dtype)),
+                known("valued", there.to(features.dtype)),
                 gaps[:, part["missing"]].to(features.dtype),
                 known("pieced", way.clamp(0, 1) - 0.5),
             ],

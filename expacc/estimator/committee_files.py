@@ -10,13 +10,16 @@ from torch import Tensor
 
 from expacc.estimator.columns import Columns
 from expacc.estimator.committee import Committee, Members
+from expacc.estimator.radial import Radial
 from expacc.files import Between
 from expacc.plain import UsageError
 
 COUNT = Between(1)
 SHAPE = {
     "columns": {str: Between(0)},
-    "members": [{"pieces": bool, "shapes": [[COUNT, COUNT, COUNT]]}],
+    "members": [
+        {"pieces": bool, "shapes": [[COUNT, COUNT, COUNT]], "votes?": COUNT, "radial?": bool}
+    ],
     "levels": {str: list},
 }
 WHOLE = ("numbers", "valued", "missing", "pieced")  # columns, by their place
@@ -27,7 +30,12 @@ def committee_facts(committee: Committee, levels: Mapping[int, Any]) -> dict[str
     return {
         "columns": {name: len(values) for name, values in committee.columns.tensors().items()},
         "members": [
-            {"pieces": group.pieces, "shapes": [list(weight.shape) for weight in group.weights]}
+            {
+                "pieces": group.pieces,
+                "shapes": [list(weight.shape) for weight in group.weights],
+                "votes": group.votes,
+                "radial": group.radial is not None,
+            }
             for group in committee.members
         ],
         "levels": {str(place): _plain(values) for place, values in levels.items()},
@@ -51,16 +59,24 @@ def committee_tensors(committee: Committee) -> dict[str, Tensor]:
         for name, values in committee.columns.tensors().items()
     }
     for number, group in enumerate(committee.members):
-        for place, weight in enumerate(group.weights):
-            found[f"member.{number}.{place}"] = torch.from_numpy(np.ascontiguousarray(weight))
+        parts = {str(place): weight for place, weight in enumerate(group.weights)}
+        if group.radial is not None:
+            parts |= {"factor": group.radial.factor, "center": group.radial.center}
+        for name, part in parts.items():
+            found[f"member.{number}.{name}"] = torch.from_numpy(np.ascontiguousarray(part))
     return found
 
 
 def committee_bytes(facts: Mapping[str, Any]) -> int:
-    """What their tensors take."""
-    shapes = [shape for each in facts["members"] for shape in each["shapes"]]
-    weights = sum(count * out * into for count, out, into in shapes)
-    return int(4 * weights + 8 * sum(facts["columns"].values()))
+    """What their tensors take, at most."""
+    counts = facts["columns"]
+    inputs = sum(counts.get(name, 0) for name in WHOLE)
+    weights = 0
+    for each in facts["members"]:
+        weights += sum(count * out * into for count, out, into in each["shapes"])
+        if each.get("radial") and each["shapes"]:
+            weights += inputs * each["shapes"][0][2]
+    return int(4 * weights + 8 * sum(counts.values()))
 
 
 def read_committee(
@@ -79,7 +95,7 @@ def read_committee(
     lengths = {name: len(values) for name, values in parts.items()}
     for whole, *others in (
         ("numbers", "center", "scale"),
-        ("valued", "value"),
+        ("valued", "least", "most"),
         ("pieced", "low", "high"),
     ):
         if any(lengths[other] != lengths[whole] for other in others):
@@ -88,7 +104,16 @@ def read_committee(
     members = []
     for number, each in enumerate(facts["members"]):
         into = columns.inputs if each["pieces"] else columns.plain
-        weights = []
+        weights: list[Any] = []
+        radial = None
+        if each.get("radial") and each["shapes"]:
+            sizes, into = into, each["shapes"][0][2] - 1
+            radial = Radial(
+                *(
+                    _tensor(tensors, f"member.{number}.{name}", shape, torch.float32, path)
+                    for name, shape in (("factor", (sizes,)), ("center", (into, sizes)))
+                )
+            )
         for place, shape in enumerate(each["shapes"]):
             if shape[0] != each["shapes"][0][0] or shape[2] != into + 1:
                 raise _misfit(path)
@@ -97,7 +122,7 @@ def read_committee(
             into = shape[1]
         if not weights or into != classes:
             raise _misfit(path)
-        members.append(Members(each["pieces"], tuple(weights)))
+        members.append(Members(each["pieces"], tuple(weights), radial, each.get("votes", 1)))
     if not members:
         raise _misfit(path)
     levels = {}

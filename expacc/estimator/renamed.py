@@ -16,17 +16,18 @@ class Renamed:
     best_params_: dict[str, Any]
     cv_results_: Mapping[str, Any]
 
-    def _value(self, name: str) -> Any:
+    def _value(self, name: str, *, warn: bool = True) -> Any:
         """A parameter, or the one of its old name, if that is given."""
-        old = RENAMED[name]
+        old = RENAMED.get(name, "")
         value = getattr(self, old, UNUSED)
         if isinstance(value, str) and value == UNUSED:
             return getattr(self, name)
-        warnings.warn(
-            f"{old} is {name} now; the old name goes with the next release.",
-            DeprecationWarning,
-            stacklevel=5,
-        )
+        if warn:
+            warnings.warn(
+                f"{old} is {name} now; the old name goes with the next release.",
+                DeprecationWarning,
+                stacklevel=5,
+            )
         return value
 
     @property

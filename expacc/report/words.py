@@ -174,8 +174,8 @@ def bytes_text(count: float) -> str:
 
 # What is run beside the losses on the same rows, and never tested against cross entropy.
 MAJORITY, LOGISTIC = "majority_class", "logistic_regression"
-TREES, FOREST = "boosted_trees", "random_forest"
-OUTSIDE = (MAJORITY, LOGISTIC, TREES, FOREST)
+TREES, FOREST, NETWORKS = "boosted_trees", "random_forest", "small_networks"
+OUTSIDE = (MAJORITY, LOGISTIC, TREES, FOREST, NETWORKS)
 # Of networks: the reference at the epoch that validation rows choose, and from other seeds.
 STOPPED, NULL = "cross_entropy_stopped_early", "cross_entropy_other_seeds"
 SCIKIT_LEARN = {
@@ -231,6 +231,7 @@ _LOOKS |= {
     LOGISTIC: ("#8a94a1", "#7d8896", "H", ":"),
     TREES: ("#6f5a3a", "#bda67c", "*", "-."),
     FOREST: ("#54704f", "#95b78e", "p", "-."),
+    NETWORKS: ("#4f5a7a", "#98a6d0", "h", "-."),
     STOPPED: ("#3b4553", "#d3dae3", "8", "--"),
     NULL: ("#7d8794", "#8e99a6", ".", ":"),
 }
