@@ -26,7 +26,14 @@ from expacc.estimator.categories import (
     values_of_categories,
 )
 from expacc.estimator.committee import Committee, committee_module
-from expacc.estimator.fitting import START, FitConfig, Setting, fit_model, settings_for
+from expacc.estimator.fitting import (
+    START,
+    FitConfig,
+    Setting,
+    fit_model,
+    one_thread_if_small,
+    settings_for,
+)
 from expacc.estimator.inputs import (
     Array,
     Prepared,
@@ -237,15 +244,10 @@ class AccuracyClassifier(Renamed, ClassifierMixin, BaseEstimator):  # type: igno
         categorical: NDArray[np.bool_],
         seed: int,
     ) -> None:
-        found = fit_committee(
-            prepared,
-            folds,
-            len(self.classes_),
-            categorical,
-            seed=seed,
-            device=self.device,
-            progress=self.progress,
-        )
+        options: dict[str, Any] = {"device": self.device, "progress": self.progress}
+        with one_thread_if_small(prepared):
+            classes = len(self.classes_)
+            found = fit_committee(prepared, folds, classes, categorical, seed=seed, **options)
         calibration = found.calibration if self.calibrate else Calibration()
         self.committee_ = found.committee
         self.layers_ = None
