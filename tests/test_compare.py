@@ -13,7 +13,6 @@ from expacc.compare.serialize import (
 )
 from expacc.compare.study import (
     Settings,
-    _Best,
     identity,
     load_record,
     plan_study,
@@ -30,7 +29,7 @@ from expacc.compare.work import best_trial
 from expacc.data import read_table
 from expacc.report.words import DEFAULT_LOSSES
 from expacc.runner import items
-from expacc.runner.rows import Row
+from expacc.runner.rows import Row, RunningScores
 from expacc.training import LOSS_NAMES
 
 SMALL = Settings(losses=("exact", "hinge"), trials=2, folds="2", seeds=1)
@@ -285,7 +284,7 @@ def test_run_and_read_back(study, tmp_path):
     assert without_time(again.rows) == without_time(record.rows)
     assert load_record(tmp_path).tables["iris"].classes == ("setosa", "versicolor", "virginica")
     assert record.settings["folds"] == "2"
-    assert _Best()(record.rows).endswith("%")
+    assert RunningScores()(record.rows).endswith("%")
     failed = failed_rows(study.items[0], "the worker died")
     assert {row.loss for row in failed} == {"cross_entropy", "exact", "hinge"}
     assert all(row.failure == "the worker died" and not row.metrics for row in failed)
