@@ -28,6 +28,7 @@ from expacc.recipes.mixing import vision as mixing_vision
 from expacc.recipes.page import Page, answer_of
 from expacc.recipes.recipe import Recipe, RecipeOptions, Work, recipes
 from expacc.recipes.runner import How, load_result, run_recipe
+from expacc.recipes.vision import train
 from expacc.runner.items import check_rows, load_executor
 from expacc.runner.rows import Row
 from expacc.runner.store import Store
@@ -71,6 +72,7 @@ def short():
             quick = {**module.PROTOCOLS["quick"], "rows": 20, **more}
             patch.setitem(module.PROTOCOLS, "quick", quick)
         yield
+    train.flops.cache_clear()  # of the tiny networks
 
 
 @pytest.fixture(scope="module")

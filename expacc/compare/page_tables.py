@@ -363,7 +363,11 @@ def next_steps(record: StudyRecord, board: Leaderboard) -> tuple[NextStep, ...]:
         )
         steps.insert(0, NextStep(hint, ""))
     if answer.instead == NETWORKS:
-        steps.insert(0, NextStep("Train the networks that did better:", f"expacc fit {table}.csv"))
+        files = fit.partition(" --from ")[0]  # by itself fit trains the networks
+        target = "" if several else shlex.join(["--target", plain(record.tables[table].target)])
+        steps.insert(
+            0, NextStep("Train the networks that did better:", f"{files} {target}".strip())
+        )
     if answer.instead in SCIKIT_LEARN:
         name = SCIKIT_LEARN[answer.instead]
         module = "linear_model" if name.startswith("Logistic") else "ensemble"
