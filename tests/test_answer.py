@@ -1,9 +1,12 @@
 """The sentences, letter by letter."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from expacc.compare.answer import Rival, answer_many_tables, answer_one_table
+from expacc.compare.standing import _is_far
 from expacc.report.words import p_text
 from expacc.stats import conover, wilcoxon_against
 from expacc.stats.one_table import PairedTest
@@ -191,3 +194,15 @@ def test_many_tables_where_the_reference_wins():
 def test_refusals_are_sentences(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "rows", "far"),
+    [((0.76, 0.75), 10_000, True), ((0.76, 0.13), 10_000, False), ((0.45, 0.6), 90, False)],
+)
+def test_runs_of_too_few_seeds_may_yet_be_far_above_one_class(accuracies, rows, far):
+    def row(accuracy):
+        predictions = SimpleNamespace(rows=range(rows))
+        return SimpleNamespace(metrics={"accuracy": accuracy}, predictions=predictions)
+
+    assert _is_far([row(one) for one in accuracies], [row(0.1)]) is far

@@ -286,6 +286,14 @@ def _at_last_round(runs: Mapping[str, Sequence[Row]], losses: Sequence[str]) -> 
     return f"Rounds were chosen on held-out training rows; at the last round, {told}."
 
 
+def _is_far(rows: Sequence[Row], majority: Sequence[Row]) -> bool:
+    """Is each run so far above one class that other test rows would not change it?"""
+    least = min(row.metrics["accuracy"] for row in rows)
+    most = max(row.metrics["accuracy"] for row in majority)
+    tested = min(len(row.predictions.rows) if row.predictions else 1 for row in rows)
+    return least - most > 4 / float(np.sqrt(tested))  # four standard errors at most, of either
+
+
 def _no_better_than_one_class(
     runs: Mapping[str, Sequence[Row]],
     losses: Sequence[str],
@@ -298,6 +306,8 @@ def _no_better_than_one_class(
         test, _ = against(runs[loss], runs[MAJORITY], facts, protocol)
         if test is None or test.interval[0] > 0:
             return ""
+        if test.interval[0] <= -1 and _is_far(runs[loss], runs[MAJORITY]):
+            return ""  # of too few seeds for an interval
     share = mean[MAJORITY]
     always = (
         f"always saying {plain(facts.classes[majority_of(facts)[0]], 40)!r} ({percent(share)} %)"
