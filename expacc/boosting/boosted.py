@@ -173,8 +173,8 @@ class BoostedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.loss, count, self.library, None, dict(self.loss_params or {})
         )
         # A class whose rows all have weight 0 is there, and next to impossible.
-        shares = np.bincount(codes, weight, minlength=count) + 1e-9 * weight.sum()
-        self.prior_ = np.log(shares / shares.sum())
+        shares = np.bincount(codes, weight, minlength=count) / weight.sum()
+        self.prior_ = np.log(np.where(shares > 0, shares, 1e-9))
         trees = _TREES[self.library](self._library_params(count, len(codes), seed), objective)
         trees.begin(features, codes, weight, self._start(len(codes)))
         accuracy: list[float] = []

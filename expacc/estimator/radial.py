@@ -202,7 +202,7 @@ def _solve(
 def _best_ridge(found: NDArray[np.float32], codes: Rows, share: Array) -> tuple[int, float, Array]:
     """The ridge that held-out rows prefer, the sharpness of its logits, and its probabilities."""
     rows = np.arange(len(codes))
-    best: tuple[float, int, float, Array] | None = None
+    tried: list[tuple[float, int, float, Array]] = []
     for place, values in enumerate(found.astype(np.float64)):
 
         def surprise(log: float, some: Array = values[:BLOCK]) -> float:
@@ -211,11 +211,8 @@ def _best_ridge(found: NDArray[np.float32], codes: Rows, share: Array) -> tuple[
 
         sharp = float(np.exp(minimize_scalar(surprise, bounds=(-1, 5), method="bounded").x))
         chances = np.exp(log_softmax(sharp * values, axis=1))
-        score = float(share @ score_of(chances, codes))
-        if best is None or score > best[0]:
-            best = score, place, sharp, chances
-    assert best is not None
-    return best[1:]
+        tried.append((float(share @ score_of(chances, codes)), place, sharp, chances))
+    return max(tried, key=lambda one: one[0])[1:]  # of equals the first
 
 
 def score_of(chances: Array, codes: Rows) -> Array:

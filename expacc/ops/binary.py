@@ -14,7 +14,7 @@ digits at both ends, in float32 too. Two ways to compute it:
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -274,8 +274,8 @@ class BinaryLoss(torch.autograd.Function):
             # The slope becomes the gradient in place; only a second backward makes it again.
             slope, ctx.slope = ctx.slope, None
             if slope is None:
-                _, slope = _compute(logits, yes, no, weight, plan, ctx.wild, wants_slope=True)
-            assert slope is not None
+                found = _compute(logits, yes, no, weight, plan, ctx.wild, wants_slope=True)
+                slope = cast(Tensor, found[1])  # asked for
             # Not in the upstream's own dtype: a small factor would be lost in float16.
             scale = plan.scale * plan.curve.slope_factor
             quick = plan.summed and upstream.is_cpu
@@ -294,8 +294,7 @@ def _of_block(
 ) -> Tensor:
     """The value, less its factor; ``out`` becomes the slope, less its factor."""
     side, y, found, spare = buffers
-    unit, block = curve.unit, curve.block
-    assert block is not None
+    unit, block = curve.unit, cast(Block, curve.block)  # callers looked
     torch.sub(-unit, t, alpha=-2 * unit, out=side)  # the unit, negative for a no
     if z.is_cpu and torch.frac(t, out=spare).amax().item() == 0:
         block(torch.mul(z, side, out=y), found, spare, out, wild)  # no label is soft

@@ -9,7 +9,7 @@ is not 1. Rivals have p <= 1/2 here, but for at most one per row, which is compu
 import math
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -146,8 +146,7 @@ class _SoftmaxNode(torch.autograd.Function):
         kept, ctx.grad = ctx.grad, None
         if kept is None:  # a second backward makes it again
             found = _evaluate(logits, index, plan, wants_gradient=True)
-            assert found is not None
-            kept = found[1]
+            kept = cast(tuple[Tensor, Tensor], found)[1]  # as it was for forward
         grad = kept
         if not plan.summed:
             grad.mul_(upstream)

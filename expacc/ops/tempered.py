@@ -11,7 +11,7 @@ float32 first, and the last digits are float64's.
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -150,8 +150,7 @@ class _TemperedNode(torch.autograd.Function):
             return grad, None, None, None, None
         kept, ctx.grad = ctx.grad, None
         if kept is None:  # a second backward makes it again
-            kept = _evaluate(logits, index, ctx.loss, wants_gradient=True)[1]
-        assert kept is not None
+            kept = cast(Tensor, _evaluate(logits, index, ctx.loss, wants_gradient=True)[1])
         return kept.mul_(upstream.to(kept.dtype)).to(logits.dtype), None, None, None, None
 
 

@@ -91,7 +91,7 @@ def stretched(pictures: Tensor, _: Tensor) -> Tensor:
     """From black to white in every channel."""
     low, high = pictures.amin((2, 3), keepdim=True), pictures.amax((2, 3), keepdim=True)
     span = high - low
-    return torch.where(span > 0, (pictures - low) / span.clamp(min=1e-6), pictures)
+    return torch.where(span > 0, (pictures - low) / torch.where(span > 0, span, 1), pictures)
 
 
 def equalized(pictures: Tensor, _: Tensor) -> Tensor:
